@@ -62,7 +62,7 @@ class Stream:
         return self.lines()
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Lines without their newline; the last need not have one."""
+        """Lines without their newline; the last may lack it."""
         rest = bytearray()
         async for chunk in self.chunks():
             rest += chunk

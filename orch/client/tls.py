@@ -13,7 +13,7 @@ from orch.component.tls import refuse_password
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:
-    """TLS 1.2 or newer, verifying against the config's authority (the system's without one).
+    """TLS 1.2 or newer, verifying against the config's authority (by default the system's).
 
     SetupError names the part of the configuration that cannot be used.
     """

@@ -62,7 +62,7 @@ def read_content(path: Path) -> bytes:
 
 
 def parse_yaml(raw: str | bytes, *, source: str) -> Document:
-    """Parse one document of JSON data; an empty one has the value None."""
+    """Parse one document of JSON data; an empty document is None."""
     if len(raw) > MAX_BYTES:
         raise YamlError(f"{source}: larger than {MAX_BYTES // 2**20} MiB")
     try:

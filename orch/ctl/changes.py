@@ -100,7 +100,7 @@ async def each(items: Iterable[T], change: Callable[[T], Awaitable[None]]) -> in
 def show(
     record: Mapping[str, Any], resource: Resource, word: str, args: argparse.Namespace
 ) -> None:
-    """A changed object in the format asked for; without one, `kind/name word`."""
+    """A changed object in the requested format; by default `kind/name word`."""
     wanted = args.output
     label = resource.label(raw.text(record, "metadata", "name"))
     if not wanted:

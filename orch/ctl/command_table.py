@@ -26,7 +26,7 @@ class Verb(NamedTuple):
 class Entry(NamedTuple):
     """A command, or with `below` a word that others follow.
 
-    `verb` names its Verb in the module; "" where the module itself has the members of one.
+    `verb` names its Verb in the module; "" where the module itself has its members.
     """
 
     module: str

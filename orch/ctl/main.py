@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = command.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing can be printed, not even at exit.
+        # The reader of our output is gone: nothing can be printed, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failures.FAILED
     except KeyboardInterrupt:

@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     def option(self, word: str) -> argparse.Action | None:
         """The option that a word is, or sets to a value."""
         name = word.partition("=")[0]
-        return next((one for one in self.actions if name in one.option_strings), None)
+        return next((action for action in self.actions if name in action.option_strings), None)
 
     def needs_value(self, word: str) -> bool:
         """Whether a word is an option whose value is the next word."""

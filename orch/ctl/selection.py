@@ -74,8 +74,8 @@ async def select(
     if found:
         return [await of_file(api, discovery, args, manifest) for manifest in found]
     selected: list[Selected] = []
-    for one in await find(api, discovery, args.words):
-        selected += [one] if one.name else await _listed(api, one, args)
+    for target in await find(api, discovery, args.words):
+        selected += [target] if target.name else await _listed(api, target, args)
     return selected
 
 

@@ -66,7 +66,7 @@ class StorageMetrics:
 
         The size is read by the thread that renders, since it accesses the file system.
         """
-        for resource in filter(lambda one: one.is_stored, RESOURCES):
+        for resource in filter(lambda r: r.is_stored, RESOURCES):
             count = len(storage.list(prefix_of(resource)).items)
             self._objects.labels(resource.group, resource.plural).set(count)
             self._objects_by_old_name.labels(

@@ -36,8 +36,8 @@ from orch.wire.times import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """`middleware` is the application's only one. `own_request` translates other names of groups,
-    None when there are none; `authenticate` is asked about callers without a client certificate.
+    """`middleware` is the application's only one. `own_request` translates aliases of groups
+    (None without aliases); `authenticate` is asked about callers without a client certificate.
     """
 
     authenticate: Callable[[web.Request], Awaitable[Identity]]

@@ -82,7 +82,7 @@ class FieldSelector:
         return all((get(r.path) == r.value) == (r.op == "=") for r in self.requirements)
 
     def exact(self, path: str) -> str | None:
-        """The only value of `path` that the selector allows; None when it does not fix one."""
+        """The only value of `path` that the selector allows; None if it does not fix the value."""
         for requirement in self.requirements:
             if requirement.path == path and requirement.op == "=":
                 return requirement.value

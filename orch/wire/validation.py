@@ -70,7 +70,7 @@ def dns1123_subdomain_problems(text: str) -> tuple[str, ...]:
 
 
 def label_value_problems(text: str) -> tuple[str, ...]:
-    """Why a text is not a label value; the empty text is one."""
+    """Why a text is not a label value; the empty text is valid."""
     return _problems(text, _LABEL_VALUE_RE, _LABEL_VALUE_TEXT, LABEL_VALUE_MAX)
 
 

@@ -239,6 +239,6 @@ def _help(text: str, level: str, deprecated: str) -> str:
 
 
 def _level_in(text: str) -> str:
-    """The level at the start of a HELP text; "" without one."""
+    """The level at the start of a HELP text; "" if there is none."""
     level, found, _ = text.removeprefix("[").partition("] ")
     return level if found and text.startswith("[") else ""

@@ -1,6 +1,6 @@
 """`/statusz`, `/flagz` and `/configz`: the running version, its uptime, and its settings.
 
-The text forms are for people, and their delimiter is random so that nobody parses them; the
+The text forms are for people, and their delimiter is random so that no program parses them; the
 structured forms are records of config.orch.io/v1alpha1. Secrets show as CLASSIFIED because of
 their type (`secret.Secret`). Authorization is the programs' own.
 """

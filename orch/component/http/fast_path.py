@@ -52,7 +52,7 @@ SHORTCUT = web.AppKey("shortcut", Shortcut)
 
 
 def take_shortcut(app: web.Application, server: web.Server) -> None:
-    """Make the server's connections use the application's shortcut, if it has one."""
+    """Make the server's connections use the application's shortcut, if any."""
     shortcut = app.get(SHORTCUT)
     if shortcut is not None:
         changed: Any = server

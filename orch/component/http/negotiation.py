@@ -1,7 +1,7 @@
 """Content negotiation of diagnostics and metrics pages, from Accept headers; pure.
 
 The structured form of a diagnostics page is served only for the exact triple of group, version and
-kind, so that nobody depends on it by accident (nodeagent.md §6.2); everyone else gets text.
+kind, so that no client depends on it by accident (nodeagent.md §6.2); others get text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files that change in one step: readers see the old content or the new one, never half of it.
 
 Only regular files are ever replaced: a link, a directory, a pipe or a device of that name was put
-there by somebody else. Blocking I/O.
+there by something else. Blocking I/O.
 """
 
 from __future__ import annotations

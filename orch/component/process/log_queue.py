@@ -23,7 +23,7 @@ from orch.component.process import threads
 
 MAX_LINES = 5000
 MAX_BYTES = 1024 * 1024
-FINAL_WRITE_S = 1.0  # the last lines may delay the exit for so long
+FINAL_WRITE_S = 1.0  # how long the last lines may delay the exit
 
 
 class LogQueue:

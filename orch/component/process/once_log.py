@@ -67,7 +67,7 @@ class OnceLog:
             self._log.log(self._level, cut, SILENCE_S, stacklevel=2)
 
     def recovered(self, text: str = "", *args: object, subject: Hashable = None) -> None:
-        """End the outage of `subject`, and log `text` with how long it was; no-op without one."""
+        """End the outage of `subject`, and log `text` with its duration; else do nothing."""
         outage = self._outages.pop(subject, None)
         if outage is not None and text:
             lasted_s = max(_now_s() - outage.since_s, 0.0)

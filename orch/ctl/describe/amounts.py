@@ -62,8 +62,8 @@ def of_pod(pod: Record, part: Part) -> Amounts:
     ]
     total: Amounts = Counter()
     for name in set().union(*containers, *(amounts for amounts, _ in init)):
-        one = ((amounts[name], is_sidecar) for amounts, is_sidecar in init)
-        total[name] = podspec.most_at_once(one, (amounts[name] for amounts in containers))
+        initial = ((amounts[name], is_sidecar) for amounts, is_sidecar in init)
+        total[name] = podspec.most_at_once(initial, (amounts[name] for amounts in containers))
     overhead = read(raw.mapping(pod, "spec", "overhead"))
     limited = {name: milli for name, milli in overhead.items() if total[name]}
     total.update(overhead if part == "requests" else limited)

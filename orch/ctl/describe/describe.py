@@ -53,13 +53,13 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
         selected, blank = await _with_prefix(api, selected[0])
     printed = 0
 
-    async def describe(one: Selected) -> None:
+    async def describe(target: Selected) -> None:
         nonlocal printed
-        record = await api.read(one.path())
+        record = await api.read(target.path())
         writer = TabWriter()
-        await _write(writer, api, one, record)
+        await _write(writer, api, target, record)
         if args.show_events == "true":
-            await _write_events(writer, api, one, record)
+            await _write_events(writer, api, target, record)
         print(blank if printed else "", writer.text(), sep="")
         printed += 1
 
@@ -69,28 +69,28 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
     return await changes.each(selected, describe)
 
 
-async def _with_prefix(api: Api, one: Selected) -> tuple[list[Selected], str]:
+async def _with_prefix(api: Api, target: Selected) -> tuple[list[Selected], str]:
     """The object, or when it is missing those whose names begin so; and what to print between."""
-    if await api.find(one.path()) is None:
-        listed = await api.items(one.resource.path(one.namespace))
+    if await api.find(target.path()) is None:
+        listed = await api.items(target.resource.path(target.namespace))
         names = [raw.text(item, "metadata", "name") for item in listed]
-        matching = [name for name in names if name.startswith(one.name)]
+        matching = [name for name in names if name.startswith(target.name)]
         if matching:
-            return [Selected(one.resource, one.namespace, name) for name in matching], "\n"
-    return [one], ""
+            return [Selected(target.resource, target.namespace, name) for name in matching], "\n"
+    return [target], ""
 
 
-def _is_core(one: Selected, kind: str) -> bool:
-    return (one.resource.group, one.resource.kind) == ("", kind)
+def _is_core(target: Selected, kind: str) -> bool:
+    return (target.resource.group, target.resource.kind) == ("", kind)
 
 
-async def _write(writer: TabWriter, api: Api, one: Selected, record: Record) -> None:
-    if _is_core(one, "Node"):
-        lease = await _lease(api, one.name)
-        fields = f"spec.nodeName={one.name},status.phase!=Succeeded,status.phase!=Failed"
+async def _write(writer: TabWriter, api: Api, target: Selected, record: Record) -> None:
+    if _is_core(target, "Node"):
+        lease = await _lease(api, target.name)
+        fields = f"spec.nodeName={target.name},status.phase!=Succeeded,status.phase!=Failed"
         running = await _listed(api, "/api/v1/pods", fields)
         nodes.write(writer, record, lease, running, utc_now())
-    elif _is_core(one, "Pod"):
+    elif _is_core(target, "Pod"):
         pods.write(writer, record, utc_now())
     else:
         generic.write(writer, record)
@@ -115,16 +115,16 @@ async def _listed(api: Api, path: str, fields: str) -> list[Record] | None:
         return None
 
 
-async def _write_events(writer: TabWriter, api: Api, one: Selected, record: Record) -> None:
+async def _write_events(writer: TabWriter, api: Api, target: Selected, record: Record) -> None:
     found: list[Record] = []
-    for uid in _uids(one, record):
+    for uid in _uids(target, record):
         fields = {
-            "involvedObject.name": one.name,
-            "involvedObject.namespace": one.namespace,
-            "involvedObject.kind": one.resource.kind,
+            "involvedObject.name": target.name,
+            "involvedObject.namespace": target.namespace,
+            "involvedObject.kind": target.resource.kind,
             "involvedObject.uid": uid,
         }
-        listed = await _listed(api, events.path(one.namespace), events.selector(fields))
+        listed = await _listed(api, events.path(target.namespace), events.selector(fields))
         if listed is None:
             writer.field("Events", "not authorized")
             return
@@ -132,14 +132,14 @@ async def _write_events(writer: TabWriter, api: Api, one: Selected, record: Reco
     generic.write_events(writer, found, utc_now())
 
 
-def _uids(one: Selected, record: Record) -> list[str]:
+def _uids(target: Selected, record: Record) -> list[str]:
     """The uids under which events name an object.
 
     Agents may report a node under its name, and a static pod under its own uid before the API has
     an object for it.
     """
     uid = raw.text(record, "metadata", "uid")
-    if _is_core(one, "Node"):
-        return [uid, one.name]
+    if _is_core(target, "Node"):
+        return [uid, target.name]
     mirrored = raw.mapping(record, "metadata", "annotations").get(ANNOTATION_CONFIG_MIRROR)
-    return [uid, str(mirrored)] if mirrored and _is_core(one, "Pod") else [uid]
+    return [uid, str(mirrored)] if mirrored and _is_core(target, "Pod") else [uid]

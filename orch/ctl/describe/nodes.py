@@ -128,7 +128,7 @@ def _write_spec(writer: TabWriter, spec: Record) -> None:
 def _write_pods(
     writer: TabWriter, resources: Record, pods: Sequence[Record] | None, now: datetime
 ) -> None:
-    """The pods and what they request; without them no sum, which would be a wrong one."""
+    """The pods and what they request; without them no sum, as it would be wrong."""
     if pods is None:
         writer.field("Pods", "not authorized")
         return

@@ -31,7 +31,7 @@ class TabWriter:
         self._rows: list[list[str]] = []
 
     def line(self, *cells: str, level: int = 0) -> None:
-        """A last cell of several lines is as many rows, below one another in its column."""
+        """A last cell of several lines is as many rows, stacked in its column."""
         *before, last = ("  " * level + cells[0], *cells[1:])
         first, *more = last.split("\n")
         self._rows.append([*before, first])

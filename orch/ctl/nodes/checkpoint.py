@@ -90,7 +90,7 @@ async def _size(api: Api, node: str, archives: Sequence[str]) -> str:
     except (ApiError, CommandFailed):
         return ""
     names = {str(archive).rpartition("/")[2] for archive in archives}
-    sizes = [raw.number(one, "size") for one in listed if raw.text(one, "name") in names]
+    sizes = [raw.number(item, "size") for item in listed if raw.text(item, "name") in names]
     return usage.size_text(sum(sizes)) if sizes else ""
 
 
@@ -141,15 +141,15 @@ async def _archives(api: Api, node: str) -> list[Archive]:
 
 
 def _show(archives: Mapping[str, Sequence[Archive]], args: argparse.Namespace) -> None:
-    listed = [(node, one) for node, found in archives.items() for one in found]
+    listed = [(node, archive) for node, found in archives.items() for archive in found]
     if args.output.name == "name":
-        for node, one in listed:
-            print(visible(f"{node}:{raw.text(one, 'name')}"))
+        for node, archive in listed:
+            print(visible(f"{node}:{raw.text(archive, 'name')}"))
     elif args.output:
-        formats.show(args.output, [{"node": node, **one} for node, one in listed])
+        formats.show(args.output, [{"node": node, **archive} for node, archive in listed])
     elif listed:
         header = [] if args.no_headers else [_HEADER]
-        rows = [_row(node, one) for node, one in listed]
+        rows = [_row(node, archive) for node, archive in listed]
         print("\n".join(printing.columns([*header, *rows])))
     elif archives:
         printing.note("No checkpoints found")

@@ -57,24 +57,24 @@ async def _delete_all(found: Sequence[Manifest], api: Api, args: argparse.Namesp
     selected = await selection.select(api, Discovery(api), args, found)
     if not selected:
         print("No resources found")
-    return await changes.each(selected, lambda one: _delete(api, one, args))
+    return await changes.each(selected, lambda target: _delete(api, target, args))
 
 
-async def _delete(api: Api, one: Selected, args: argparse.Namespace) -> None:
-    path = one.path()
+async def _delete(api: Api, target: Selected, args: argparse.Namespace) -> None:
+    path = target.path()
     try:
         uid = await _request(api, path, args)
     except ApiError as error:
         if error.code == 404 and args.ignore_not_found:
             return
         if error.code == 404 and args.dry_run != "client":
-            error.message += await api.similar(path, one.name)
+            error.message += await api.similar(path, target.name)
         raise
     outcome = changes.done("force deleted" if args.force else "deleted", args)
-    line = one.label if args.output else f'{one.resource.label()} "{one.name}" {outcome}'
+    line = target.label if args.output else f'{target.resource.label()} "{target.name}" {outcome}'
     print(visible(line), flush=True)
     if uid and args.wait == "true" and args.dry_run == "none":
-        await changes.wait_gone(api, path, uid, one.label, timeout_s=args.timeout)
+        await changes.wait_gone(api, path, uid, target.label, timeout_s=args.timeout)
 
 
 async def _request(api: Api, path: str, args: argparse.Namespace) -> str:

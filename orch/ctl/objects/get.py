@@ -83,7 +83,7 @@ async def _get(api: Api, args: argparse.Namespace) -> int:
         if len(found) != 1:
             raise WrongUsage("-w watches one type, or one object: name one")
         return await watch.run(api, found[0], args)
-    answers = [(one, await _read(api, one, args)) for one in found]
+    answers = [(target, await _read(api, target, args)) for target in found]
     (_show_tables if args.output.is_table else _show_objects)(answers, args)
     missing = any(answer is None for _, answer in answers) and not args.ignore_not_found
     return failures.FAILED if missing else 0
@@ -99,16 +99,16 @@ async def _wanted(api: Api, args: argparse.Namespace) -> list[Selected]:
         files = manifests.named(args)
         found = [await selection.of_file(api, discovery, args, manifest) for manifest in files]
     narrowed = args.selector or args.field_selector or everywhere
-    if narrowed and any(one.name for one in found):
+    if narrowed and any(target.name for target in found):
         raise WrongUsage("names do not go with selectors or -A: leave one of them out")
     return found
 
 
-async def _read(api: Api, one: Selected, args: argparse.Namespace) -> dict[str, Any] | None:
+async def _read(api: Api, target: Selected, args: argparse.Namespace) -> dict[str, Any] | None:
     """The object, or the whole list; None when it is missing, which is reported."""
     accept = TABLE if args.output.is_table else JSON
-    path = one.path(args.subresource)
-    if not one.name:
+    path = target.path(args.subresource)
+    if not target.name:
         params = {
             "labelSelector": args.selector,
             "fieldSelector": args.field_selector,
@@ -128,11 +128,11 @@ async def _read(api: Api, one: Selected, args: argparse.Namespace) -> dict[str, 
 
 def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
     by_type: dict[Resource, dict[str, Any]] = {}
-    for one, answer in answers:
-        table = printing.as_table(answer, one) if answer is not None else {"rows": []}
-        known = by_type.setdefault(one.resource, table)
+    for target, answer in answers:
+        table = printing.as_table(answer, target) if answer is not None else {"rows": []}
+        known = by_type.setdefault(target.resource, table)
         if known is not table:
-            by_type[one.resource] = {**known, **table, "rows": known["rows"] + table["rows"]}
+            by_type[target.resource] = {**known, **table, "rows": known["rows"] + table["rows"]}
     if args.sort_by:
         for table in by_type.values():
             table["rows"] = printing.sort_by_path(
@@ -147,19 +147,19 @@ def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
     if blocks:
         print("\n\n".join("\n".join(lines) for lines in blocks))
     elif not args.ignore_not_found and all(answer is not None for _, answer in answers):
-        printing.report_nothing([one for one, _ in answers])
+        printing.report_nothing([target for target, _ in answers])
 
 
 def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
     named: list[tuple[Selected, dict[str, Any]]] = []
-    for one, answer in answers:
-        items = printing.items_of(answer, one) if answer is not None else []
-        named += [(one, printing.shown(item, args)) for item in items]
+    for target, answer in answers:
+        items = printing.items_of(answer, target) if answer is not None else []
+        named += [(target, printing.shown(item, args)) for item in items]
     if args.sort_by:
         named = printing.sort_by_path(named, args.sort_by, record_of=lambda pair: pair[1])
     if args.output.name == "name":
-        for one, item in named:
-            print(one.resource.label(raw.text(item, "metadata", "name")))
+        for target, item in named:
+            print(target.resource.label(raw.text(item, "metadata", "name")))
         return
     records = [item for _, item in named]
     if args.output.name == "custom-columns":

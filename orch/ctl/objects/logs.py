@@ -109,7 +109,7 @@ async def _pods(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any
 
 def _containers(pod: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
     """The containers whose logs to read; CommandFailed for one the pod does not have."""
-    known = [raw.text(one, "name") for group in _GROUPS for one in raw.records(pod, "spec", group)]
+    known = [raw.text(c, "name") for group in _GROUPS for c in raw.records(pod, "spec", group)]
     if args.all_containers:
         return known
     wanted = args.container or _default_container(pod, known)
@@ -130,9 +130,9 @@ def _default_container(pod: Mapping[str, Any], known: Sequence[str]) -> str:
     name = raw.text(first, "name")
     if len(known) > 1:
         described = [
-            raw.text(one, "name") + (f" ({kind})" if kind else "")
+            raw.text(container, "name") + (f" ({kind})" if kind else "")
             for group, kind in sorted(_GROUPS.items())
-            for one in raw.records(pod, "spec", group)
+            for container in raw.records(pod, "spec", group)
         ]
         printing.note(f'Defaulted container "{name}" out of: {", ".join(described)}')
     return name

@@ -107,11 +107,11 @@ async def _patch_all(
     found: Sequence[Manifest], patch: Any, api: Api, args: argparse.Namespace
 ) -> int:
     selected = await selection.select(api, Discovery(api), args, found)
-    return await changes.each(selected, lambda one: _patch(api, one, args, patch))
+    return await changes.each(selected, lambda target: _patch(api, target, args, patch))
 
 
-async def _patch(api: Api, one: Selected, args: argparse.Namespace, patch: Any) -> None:
-    path = one.path(args.subresource)
+async def _patch(api: Api, target: Selected, args: argparse.Namespace, patch: Any) -> None:
+    path = target.path(args.subresource)
     before = await api.read(path)
     if args.dry_run == "client":
         after = patched(before, patch, args.type)
@@ -122,7 +122,7 @@ async def _patch(api: Api, one: Selected, args: argparse.Namespace, patch: Any) 
         )  # fmt: skip
     same = printing.as_json(before) == printing.as_json(after)
     outcome = "patched (no change)" if same else "patched"
-    _show(after, one.resource, outcome, args)
+    _show(after, target.resource, outcome, args)
 
 
 def _show(record: Any, resource: Resource, word: str, args: argparse.Namespace) -> None:

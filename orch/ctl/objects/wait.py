@@ -93,27 +93,27 @@ async def _wait_all(
     limit_s = args.timeout if args.timeout >= 0 else _LONGEST_S
     deadline_s = asyncio.get_running_loop().time() + limit_s
 
-    async def wait(one: Selected) -> None:
-        if not await _reached(api, one, test, args.goal, deadline_s):
+    async def wait(item: Selected) -> None:
+        if not await _reached(api, item, test, args.goal, deadline_s):
             raise CommandFailed(
-                f"{one.label} did not reach {args.goal} within {limit_s:g} s: "
+                f"{item.label} did not reach {args.goal} within {limit_s:g} s: "
                 "'orchctl describe' shows why"
             )
 
     return await changes.each(selected, wait)
 
 
-async def _reached(api: Api, one: Selected, test: Test, goal_text: str, deadline_s: float) -> bool:
+async def _reached(api: Api, item: Selected, test: Test, goal_text: str, deadline_s: float) -> bool:
     """Poll until the goal is reached and report it; False when the time is over."""
     loop = asyncio.get_running_loop()
     read = api.find if goal_text in ("create", "delete") else api.read
     gone = goal_text == "delete"
     first = True
-    while not test(await read(one.path())):
+    while not test(await read(item.path())):
         if loop.time() >= deadline_s:
             return False
         first = False
         await asyncio.sleep(min(_POLL_S, max(0.0, deadline_s - loop.time())))
     if not (first and gone):  # gone from the start: nothing to report
-        print(visible(f"{one.label} {'deleted' if gone else 'condition met'}"), flush=True)
+        print(visible(f"{item.label} {'deleted' if gone else 'condition met'}"), flush=True)
     return True

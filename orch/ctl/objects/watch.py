@@ -25,17 +25,17 @@ from orch.wire.tables.tables import table_of
 PAUSE_S = 1.0  # at least, between two requests for the same watch
 
 
-async def run(api: Api, one: Selected, args: argparse.Namespace) -> int:
+async def run(api: Api, target: Selected, args: argparse.Namespace) -> int:
     """Print changes until --request-timeout is over; without it, until interrupted or refused.
 
     The list at the start may take that long by itself; after that it is an error.
     """
-    printer = _Printer(one, args)
+    printer = _Printer(target, args)
     accept = TABLE if args.output.is_table else JSON
-    if one.name and not args.ignore_not_found:
-        await api.read(one.path())  # otherwise a misspelt name would wait in silence
+    if target.name and not args.ignore_not_found:
+        await api.read(target.path())  # otherwise a misspelt name would wait in silence
     watched = changes(
-        api, one, accept=accept, label_selector=args.selector, field_selector=args.field_selector
+        api, target, accept=accept, label_selector=args.selector, field_selector=args.field_selector
     )
     async with contextlib.aclosing(watched):
         _, listed = await anext(watched)
@@ -51,7 +51,7 @@ async def run(api: Api, one: Selected, args: argparse.Namespace) -> int:
 
 async def changes(
     api: Api,
-    one: Selected,
+    target: Selected,
     *,
     accept: str = JSON,
     label_selector: str = "",
@@ -61,9 +61,9 @@ async def changes(
 
     With `accept` TABLE lists and objects are Tables where the server makes them.
     """
-    collection = one.resource.path(one.namespace)
-    if one.name:
-        field_selector = f"metadata.name={one.name}"
+    collection = target.resource.path(target.namespace)
+    if target.name:
+        field_selector = f"metadata.name={target.name}"
     selectors = given(labelSelector=label_selector, fieldSelector=field_selector)
     columns: list[Any] = []
     while True:
@@ -107,9 +107,9 @@ def _revision(record: Mapping[str, Any]) -> str:
 class _Printer:
     """Prints objects one by one in a format; the rows of a table stay aligned."""
 
-    def __init__(self, one: Selected, args: argparse.Namespace) -> None:
-        self._every = replace(one, name="")
-        self._resource = one.resource
+    def __init__(self, target: Selected, args: argparse.Namespace) -> None:
+        self._every = replace(target, name="")
+        self._resource = target.resource
         self._args = args
         self._format = args.output
         self._widths: list[int] = []

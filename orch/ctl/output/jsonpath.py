@@ -112,7 +112,7 @@ def _everything(value: Any) -> list[Any]:
     """`..`: the value and everything below it."""
     below = value.values() if isinstance(value, dict) else value
     nested = below if isinstance(value, dict | list) else ()
-    return [value, *(found for one in nested for found in _everything(one))]
+    return [value, *(found for child in nested for found in _everything(child))]
 
 
 def _index(index: int, value: Any) -> list[Any]:
@@ -216,7 +216,7 @@ class _Parser:
             step = (
                 members[0]
                 if len(members) == 1
-                else lambda value: [v for one in members for v in one(value)]
+                else lambda value: [v for member in members for v in member(value)]
             )
         self._expect("]")
         return step

@@ -90,13 +90,13 @@ def _cell(cells: Sequence[Any], number: int) -> str:
     return f"{first}..." if more else first
 
 
-def as_table(answer: Mapping[str, Any], one: Selected) -> dict[str, Any]:
+def as_table(answer: Mapping[str, Any], target: Selected) -> dict[str, Any]:
     """The server's Table; one made here when the server sent plain objects."""
     if answer.get("kind") == "Table":
         return {**answer, "rows": answer.get("rows") or []}
-    objects = [answer] if one.name else raw.records(answer, "items")
+    objects = [answer] if target.name else raw.records(answer, "items")
     metadata = raw.mapping(answer, "metadata")
-    return table_of(one.resource.kind, objects, utc_now(), list_metadata=metadata)
+    return table_of(target.resource.kind, objects, utc_now(), list_metadata=metadata)
 
 
 def table_options(resource: Resource, args: argparse.Namespace, *, several: bool) -> TableOptions:
@@ -111,17 +111,17 @@ def table_options(resource: Resource, args: argparse.Namespace, *, several: bool
     )
 
 
-def items_of(answer: Mapping[str, Any], one: Selected) -> list[dict[str, Any]]:
+def items_of(answer: Mapping[str, Any], target: Selected) -> list[dict[str, Any]]:
     """The objects of an answer, each with its apiVersion and kind, which lists leave out."""
-    if one.name:
+    if target.name:
         return [dict(answer)]
-    kind = {"apiVersion": one.resource.api_version, "kind": one.resource.kind}
+    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.kind}
     return [{**kind, **item} for item in raw.records(answer, "items")]
 
 
 def report_nothing(found: Sequence[Selected]) -> None:
     """Say on standard error that there was nothing to show."""
-    namespace = next((one.namespace for one in found if one.namespace), "")
+    namespace = next((target.namespace for target in found if target.namespace), "")
     note(f"No resources found{f' in {namespace} namespace.' if namespace else ''}")
 
 

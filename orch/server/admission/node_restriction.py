@@ -82,10 +82,10 @@ class NodeRestriction:
         if problem or not _owners(new):
             return problem
         uid = self._uid_of_node(node)
-        said = _owners(new)[0]["uid"]
+        given = _owners(new)[0]["uid"]
         if not uid:
             return f'its owner, node "{node}", does not exist'
-        return "" if said == uid else f'node "{node}" UID mismatch: expected {uid}, got {said}'
+        return "" if given == uid else f'node "{node}" UID mismatch: expected {uid}, got {given}'
 
     def check_deletion(self, target: ObjectTarget, old: Document) -> None:
         """ApiError 403 when a node deletes an object that is not its own.
@@ -166,8 +166,8 @@ def _owners(document: Document) -> list[Document]:
 def _is_own_node(node: str, owner: Document) -> bool:
     """An owner that blocks its deletion is refused: the agent recreates mirrors while it runs."""
     wanted = {"apiVersion": "v1", "kind": "Node", "name": node, "controller": True}
-    said = {name: owner.get(name) for name in wanted}
-    return said == wanted and owner.get("blockOwnerDeletion") is not True
+    found = {name: owner.get(name) for name in wanted}
+    return found == wanted and owner.get("blockOwnerDeletion") is not True
 
 
 def _references(pod: Document) -> str:

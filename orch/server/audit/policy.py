@@ -94,7 +94,7 @@ class AuditRule(_Record):
             return (
                 info.is_resource
                 and self._is_in(aliases.names_of_namespace(info.namespace))
-                and (not self.resources or any(_names(one, info) for one in self.resources))
+                and (not self.resources or any(_names(group, info) for group in self.resources))
             )
         if self.nonResourceURLs:
             return not info.is_resource and any(
@@ -103,7 +103,7 @@ class AuditRule(_Record):
         return True
 
     def _is_in(self, namespaces: Iterable[str]) -> bool:
-        return any(_among(one, self.namespaces) for one in namespaces)
+        return any(_among(namespace, self.namespaces) for namespace in namespaces)
 
 
 class Policy(_Record):

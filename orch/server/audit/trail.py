@@ -107,9 +107,9 @@ class Trail:
             return {"code": 0, "message": "the client left before the answer"}
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
-            told = _response_object(response) or {}
+            answer = _response_object(response) or {}
             shown = ("status", "reason", "message")[: 3 if self.level >= Level.REQUEST else 2]
-            status |= {name: told[name] for name in shown if told.get(name)}
+            status |= {name: answer[name] for name in shown if answer.get(name)}
         return status
 
     def emit(self, stage: Stage, more: Mapping[str, Any] | None = None) -> None:

@@ -134,7 +134,7 @@ class Passwords:
         self._key = os.urandom(32)
         self._right: dict[str, tuple[bytes, float]] = {}  # by user: which password, until when
         self._turn = asyncio.Semaphore()
-        self._nobody = parse_hash(hash_password(""))  # unknown users take as long as known ones
+        self._unknown_user = parse_hash(hash_password(""))  # they take as long as known ones
 
     async def authenticate(self, request: web.Request) -> Identity | None:
         """ApiError 401 when user and password do not match."""
@@ -152,7 +152,7 @@ class Passwords:
         remembered, until_s = self._right.get(user, (b"", 0.0))
         if now_s < until_s and hmac.compare_digest(remembered, digest):
             return True
-        hashed = self._entries[user][0] if user in self._entries else self._nobody
+        hashed = self._entries[user][0] if user in self._entries else self._unknown_user
         async with self._turn:  # one at a time: each takes tens of milliseconds and megabytes
             fits = await asyncio.to_thread(hashed.fits, password)
         if not fits or user not in self._entries:

@@ -68,7 +68,7 @@ def chain(*authenticators: Authenticator) -> Authenticate:
     return authenticate
 
 
-_BY_PLURAL = {one.plural: one for one in (SERVICE_ACCOUNTS, PODS, SECRETS, NODES)}
+_BY_PLURAL = {resource.plural: resource for resource in (SERVICE_ACCOUNTS, PODS, SECRETS, NODES)}
 _BASIC = 'Basic realm="orch-apiserver"'
 
 

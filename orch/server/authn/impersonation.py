@@ -107,5 +107,5 @@ def _groups(user: str, asked: Sequence[str]) -> tuple[str, ...]:
     account = _account_of(user)
     if account and not groups:
         groups = (GROUP_SERVICE_ACCOUNTS, f"{GROUP_SERVICE_ACCOUNTS}:{account[0]}")
-    everybody = GROUP_UNAUTHENTICATED if user == USER_ANONYMOUS else GROUP_AUTHENTICATED
-    return groups if everybody in groups else (*groups, everybody)
+    implied = GROUP_UNAUTHENTICATED if user == USER_ANONYMOUS else GROUP_AUTHENTICATED
+    return groups if implied in groups else (*groups, implied)

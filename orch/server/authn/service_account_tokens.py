@@ -225,7 +225,7 @@ def _reference(own: Claims, kind: str) -> tuple[str, str]:
 
 def _audiences(claims: Claims) -> list[str]:
     audience = claims.get("aud")
-    return [audience] if isinstance(audience, str) else [_text(one) for one in audience or ()]
+    return [audience] if isinstance(audience, str) else [_text(item) for item in audience or ()]
 
 
 def _number(claims: Claims, name: str) -> float:

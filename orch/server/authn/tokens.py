@@ -137,7 +137,7 @@ def _identity(stored: Mapping[str, Any], token_id: str, secret: str, now: dateti
         raise TokenRefused(f"{name} is not for authentication")
     if "expiration" in values and _is_past(values["expiration"], now):
         raise TokenRefused(f"{name} has expired")
-    groups = [one.strip() for one in values.get("auth-extra-groups", "").split(",") if one.strip()]
+    groups = list(filter(None, map(str.strip, values.get("auth-extra-groups", "").split(","))))
     if not all(_GROUP.fullmatch(group) for group in groups):
         raise TokenRefused(f"{name} names groups outside system:bootstrappers")
     return Identity(f"system:bootstrap:{token_id}", (GROUP_BOOTSTRAPPERS, *groups))

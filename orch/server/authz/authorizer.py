@@ -99,10 +99,10 @@ class Chain:
     def rules(self, identity: Identity, namespace: str) -> RuleList:
         lists = [authorizer.rules(identity, namespace) for authorizer in self._authorizers]
         return RuleList(
-            tuple(rule for one in lists for rule in one.resources),
-            tuple(rule for one in lists for rule in one.paths),
-            any(one.incomplete for one in lists),
-            tuple(error for one in lists for error in one.errors),
+            tuple(rule for rules in lists for rule in rules.resources),
+            tuple(rule for rules in lists for rule in rules.paths),
+            any(rules.incomplete for rules in lists),
+            tuple(error for rules in lists for error in rules.errors),
         )
 
 

@@ -56,7 +56,7 @@ def _within(rule: Rule, owner: Rule) -> bool:
         return bool(rule.urls)
     return (
         (ALL in owner.groups or set(rule.groups) <= set(owner.groups))
-        and all(_resource_within(one, owner.resources) for one in rule.resources)
+        and all(_resource_within(resource, owner.resources) for resource in rule.resources)
         and (not owner.names or (bool(rule.names) and set(rule.names) <= set(owner.names)))
     )
 

@@ -133,8 +133,8 @@ def _aggregating_upstream(role: Document) -> Document:
     own = role["aggregationRule"]["clusterRoleSelectors"]
     theirs = [
         {"matchLabels": {key.replace(RBAC, UPSTREAM_BY_OWN[RBAC]): value}}
-        for one in own
-        for key, value in one["matchLabels"].items()
+        for selector in own
+        for key, value in selector["matchLabels"].items()
     ]
     return {**role, "aggregationRule": {"clusterRoleSelectors": [*own, *theirs]}}
 

@@ -1,7 +1,7 @@
 """Every role and binding, indexed by subject and resource: a decision takes a few look-ups; pure.
 
-The index is told each change; that makes the tables of the affected subjects stale and leaves all
-others alone. No decision scans anything.
+The index is updated on each change, which makes the tables of the affected subjects stale, but no
+others. No decision scans anything.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class RbacIndex:
         found: list[BindingKey] = []
         for scope in (self._everywhere, self._namespaces.get(namespace)):
             held = scope.held(identity) if scope is not None else ()
-            found += sorted({key for one, name in held for key in one.tables[name].subjects})
+            found += sorted({k for holders, name in held for k in holders.tables[name].subjects})
         return found
 
     def _scope(self, namespace: str) -> Scope | None:
@@ -223,7 +223,7 @@ class RbacIndex:
             self._missing.discard(role)
 
     def _touch(self, role: RoleKey) -> None:
-        """A role changed, and with it the grants of everyone it is bound to."""
+        """A role changed, and with it the grants of all its subjects."""
         self._note_missing(role)
         for key in self._bindings_of_role.get(role, ()):
             binding = self._bindings[key]

@@ -1,7 +1,7 @@
 """The Secrets, ConfigMaps and accounts that the pods of each node refer to; pure.
 
-Told each change of a pod; a question takes two look-ups. A mirror pod refers to nothing: it mirrors
-a file on its node, and a node could write anything into it.
+Updated on every pod change; a query takes two look-ups. Mirror pods refer to nothing: they mirror
+files on their node, and a node could write anything into them.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def references_of(pod: Mapping[str, Any]) -> Iterator[Reference]:
     spec = raw.mapping(pod, "spec")
     account = raw.text(spec, "serviceAccountName") or DEFAULT_SERVICE_ACCOUNT
     yield "serviceaccounts", namespace, account
-    for one in raw.records(spec, "imagePullSecrets"):
-        yield "secrets", namespace, raw.text(one, "name")
+    for secret in raw.records(spec, "imagePullSecrets"):
+        yield "secrets", namespace, raw.text(secret, "name")
     for found in api_references(spec):
         if found.name and found.kind in _PLURALS:
             yield _PLURALS[found.kind], namespace, found.name

@@ -46,7 +46,7 @@ def binding(stored: Document, wanted: Document) -> Document | None:
         return None
     result = _with_metadata(stored, wanted)
     subjects = list(stored.get("subjects") or ())
-    added = [one for one in wanted["subjects"] if one not in subjects]
+    added = [subject for subject in wanted["subjects"] if subject not in subjects]
     if added:
         result["subjects"] = [*subjects, *added]
     return result
@@ -62,7 +62,7 @@ def _with_metadata(stored: Document, wanted: Document) -> Document:
 def _aggregation(stored: Document, wanted: Document) -> Document:
     existing = list((stored.get("aggregationRule") or {}).get("clusterRoleSelectors") or ())
     needed = wanted["aggregationRule"]["clusterRoleSelectors"]
-    return {"clusterRoleSelectors": existing + [one for one in needed if one not in existing]}
+    return {"clusterRoleSelectors": existing + [s for s in needed if s not in existing]}
 
 
 def is_aggregated(role: Document) -> bool:
@@ -75,7 +75,7 @@ def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
     In the order of the selectors, then of names; `others` may include the role itself.
     """
     own = role["metadata"]["name"]
-    ordered = sorted(others, key=lambda one: str(one["metadata"]["name"]))
+    ordered = sorted(others, key=lambda document: str(document["metadata"]["name"]))
     found: list[Any] = []
     for selector in selectors_of(role):
         for other in ordered:
@@ -87,4 +87,4 @@ def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
 
 def selectors_of(role: Document) -> list[LabelSelector]:
     """Of an aggregated role."""
-    return [label_selector_of(one) for one in role["aggregationRule"]["clusterRoleSelectors"]]
+    return [label_selector_of(item) for item in role["aggregationRule"]["clusterRoleSelectors"]]

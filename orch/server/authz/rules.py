@@ -138,12 +138,12 @@ def binding_of(document: Mapping[str, Any]) -> Binding:
     namespace = metadata.get("namespace") or ""
     subjects = tuple(
         Subject(
-            one.get("kind") or "",
-            one.get("name") or "",
-            (one.get("namespace") or namespace) if one.get("kind") == "ServiceAccount" else "",
+            entry.get("kind") or "",
+            entry.get("name") or "",
+            (entry.get("namespace") or namespace) if entry.get("kind") == "ServiceAccount" else "",
         )
-        for one in document.get("subjects") or ()
-        if one.get("kind") in SUBJECT_KINDS and one.get("name")
+        for entry in document.get("subjects") or ()
+        if entry.get("kind") in SUBJECT_KINDS and entry.get("name")
     )
     return Binding(namespace, metadata["name"], role_key_of(document), subjects)
 

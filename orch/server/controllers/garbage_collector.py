@@ -91,9 +91,9 @@ def _read_owners(stored: Stored) -> Owned | None:
         return None
     metadata = decode(stored)["metadata"]
     refs = tuple(
-        Ref(one["apiVersion"], one["kind"], one["name"], one["uid"],
-            one.get("blockOwnerDeletion") is True)
-        for one in metadata.get("ownerReferences") or ()
+        Ref(ref["apiVersion"], ref["kind"], ref["name"], ref["uid"],
+            ref.get("blockOwnerDeletion") is True)
+        for ref in metadata.get("ownerReferences") or ()
     )  # fmt: skip
     return Owned(stored.key, metadata["uid"], refs) if refs else None
 
@@ -113,12 +113,12 @@ def _state_of(metadata: Document) -> OwnerState:
     return OwnerState.THERE
 
 
-def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerState:
+def _state(backend: Backend, owned: Owned, ref: Ref, *, upstream: bool) -> OwnerState:
     api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
     strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
         return OwnerState.THERE  # not a kind of this server, so its state is unknown
-    namespace = place_of(one.key)[0] if strategy.resource.namespaced else ""
+    namespace = place_of(owned.key)[0] if strategy.resource.namespaced else ""
     if strategy.resource.namespaced and not namespace:
         return OwnerState.THERE  # no namespace known: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
@@ -177,12 +177,12 @@ async def _change(backend: Backend, key: str, change: Transform) -> bool:
 def _without(document: Document, uids: frozenset[str]) -> Document:
     """The object without its references to these owners."""
     metadata = dict(document["metadata"])
-    kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
+    kept = [ref for ref in metadata.get("ownerReferences") or () if ref["uid"] not in uids]
     metadata["ownerReferences"] = kept
     return {**document, "metadata": metadata}
 
 
 def _released(document: Document, finalizer: str) -> Document:
     metadata = dict(document["metadata"])
-    metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != finalizer]
+    metadata["finalizers"] = [f for f in metadata.get("finalizers") or () if f != finalizer]
     return {**document, "metadata": metadata}

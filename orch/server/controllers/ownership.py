@@ -62,18 +62,18 @@ def plan(
 ) -> GarbagePlan:
     """`going`: uid → key and finalizer of the owners that wait to be deleted."""
     result = GarbagePlan()
-    everyone = list(owned)
-    owners = {ref.uid for one in everyone for ref in one.refs}
+    dependents = list(owned)
+    owners = {ref.uid for dependent in dependents for ref in dependent.refs}
     held: set[str] = set()  # uids of owners that must wait longer
-    for one in everyone:
-        states = [(ref, state_of(one, ref)) for ref in one.refs]
+    for dependent in dependents:
+        states = [(ref, state_of(dependent, ref)) for ref in dependent.refs]
         held |= {ref.uid for ref, state in states if _holds(ref, state)}
         leaving = _leaving(states)
         if leaving:
-            result.let_go[one.key] = leaving
+            result.let_go[dependent.key] = leaving
         elif all(state is not OwnerState.THERE for _, state in states):
             waited_for = any(state is OwnerState.WAITING for _, state in states)
-            result.delete[one.key] = waited_for and one.uid in owners
+            result.delete[dependent.key] = waited_for and dependent.uid in owners
     result.release = {key: name for uid, (key, name) in going.items() if uid not in held}
     return result
 

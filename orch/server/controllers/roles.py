@@ -1,7 +1,7 @@
 """Roles and bindings as the server keeps them: the index in step with storage, defaults in place.
 
 Startup makes or completes the default roles, fills aggregated roles, then loads the index.
-Afterwards informers tell the index each change, and a loop fills aggregated roles again whenever a
+Afterwards informers pass the index each change, and a loop fills aggregated roles again whenever a
 cluster role changed.
 """
 
@@ -59,7 +59,7 @@ class Roles:
     async def open(self) -> None:
         """ApiError or StorageFailed when the defaults cannot be made."""
         await asyncio.gather(*(self._make_role(role) for role in self._defaults))
-        await asyncio.gather(*(self._make_binding(one) for one in defaults.BINDINGS))
+        await asyncio.gather(*(self._make_binding(binding) for binding in defaults.BINDINGS))
         while await self._aggregate_once():
             pass
         for informer in self.informers:
@@ -76,14 +76,14 @@ class Roles:
     async def _aggregate_once(self) -> bool:
         """Fill each role once; returns whether any changed: others may aggregate it in turn."""
         stored = self._backend.storage.list(prefix_of(CLUSTER_ROLES)).items
-        documents = [decode(one) for one in stored if _AGGREGATES in one.data]
+        documents = [decode(item) for item in stored if _AGGREGATES in item.data]
         aggregated = [role for role in documents if reconcile.is_aggregated(role)]
-        selectors = [one for role in aggregated for one in reconcile.selectors_of(role)]
+        selectors = [selector for role in aggregated for selector in reconcile.selectors_of(role)]
         # Labels are cached beside each object: roles that no selector matches are not parsed.
         selected = [
-            decode(one)
-            for one in stored
-            if any(s.matches(selectable(_CLUSTER_ROLE, one).labels) for s in selectors)
+            decode(item)
+            for item in stored
+            if any(s.matches(selectable(_CLUSTER_ROLE, item).labels) for s in selectors)
         ]
         changed = False
         for role in aggregated:

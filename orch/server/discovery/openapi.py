@@ -65,18 +65,18 @@ def v2_json(resources: tuple[Resource, ...]) -> bytes:
 def _older(value: Any) -> Any:
     """An operation, or the parameters of a path, in the form of v2."""
     if isinstance(value, list):
-        return [_older_parameter(one) for one in value]
+        return [_older_parameter(item) for item in value]
     operation = dict(value)
-    parameters = [_older_parameter(one) for one in operation.get("parameters", ())]
+    parameters = [_older_parameter(item) for item in operation.get("parameters", ())]
     body = operation.pop("requestBody", None)
     if body:
         operation["consumes"] = list(body["content"])
-        (schema, *_) = (one["schema"] for one in body["content"].values())
+        (schema, *_) = (media["schema"] for media in body["content"].values())
         required = bool(body.get("required"))
         parameters.append({"name": "body", "in": "body", "required": required, "schema": schema})
     operation["parameters"] = parameters
     operation["responses"] = {
-        code: _older_answer(one) for code, one in operation["responses"].items()
+        code: _older_answer(answer) for code, answer in operation["responses"].items()
     }
     operation["produces"] = ["application/json"]
     return operation

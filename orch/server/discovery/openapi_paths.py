@@ -35,9 +35,9 @@ def paths_of(resource: Resource, schemas: Schemas) -> Iterator[tuple[str, Json]]
         yield resource.path(scope), collection
     if resource.namespaced and "list" in resource.verbs:
         yield resource.path(), maker.item(("list",), name=False, everywhere=True)
-    one = maker.item(("get", "update", "patch", "delete"), name=True)
-    if one:
-        yield resource.path(scope, "{name}"), one
+    item = maker.item(("get", "update", "patch", "delete"), name=True)
+    if item:
+        yield resource.path(scope, "{name}"), item
     for name in resource.subresources:
         yield from maker.subresource(resource.path(scope, "{name}", name), name)
 
@@ -81,7 +81,7 @@ class _Operations:
         wanted = ["namespace"] if self._resource.namespaced and not everywhere else []
         wanted += ["name"] if name else []
         text = {"type": "string"}
-        return [{"name": one, "in": "path", "required": True, "schema": text} for one in wanted]
+        return [{"name": part, "in": "path", "required": True, "schema": text} for part in wanted]
 
     def _head(self, verb: str, suffix: str) -> Json:
         resource = self._resource

@@ -177,7 +177,7 @@ def warning_headers(warnings: Sequence[str]) -> list[str]:
 
 def _printable(text: str) -> str:
     ascii_text = text.encode("ascii", "backslashreplace").decode()
-    return "".join(one if one.isprintable() else "?" for one in ascii_text)
+    return "".join(char if char.isprintable() else "?" for char in ascii_text)
 
 
 def _wants_pretty(request: web.Request) -> bool:

@@ -29,9 +29,9 @@ _NO_VALUES = ("Exists", "DoesNotExist")
 
 def metadata_causes(metadata: Mapping[str, Any], *, allowed: Sequence[str] = ()) -> Iterator[Cause]:
     """A review has no metadata of its own; `allowed` are fields that its URL sets."""
-    said = {key: value for key, value in metadata.items() if value}
-    if said.keys() - {"managedFields", *allowed}:
-        yield causes.invalid_value("metadata", said, "must be empty")
+    given = {key: value for key, value in metadata.items() if value}
+    if given.keys() - {"managedFields", *allowed}:
+        yield causes.invalid_value("metadata", given, "must be empty")
 
 
 def attribute_causes(spec: SelfSubjectAccessReviewSpec) -> Iterator[Cause]:

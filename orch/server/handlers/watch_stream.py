@@ -1,4 +1,4 @@
-"""A watch as an HTTP answer: one JSON line per event, until its time is up or the client is gone.
+"""A watch as an HTTP answer: one JSON line per event, until it times out or the client leaves.
 
 Writes the events that `objects.list_watch` selects, with bookmarks in between and a clean end when
 the server stops.
@@ -31,11 +31,11 @@ from orch.wire.errors import expired
 # a second a delivery costs 1.4 to 2.6 times as much without the wait, 1.4 times with a chunk for
 # each watch, 3.5 times when the handler's task writes.
 
-MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
+MIN_LIFETIME_S = 1800  # as in the reference: a random time between this and twice this
 BOOKMARK_S = 60.0
-GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
+GONE_CHECK_S = 15.0  # an idle watch notices within this that its client has disconnected
 EVENTS_PER_WRITE = 200
-BUSY_S = 0.02  # a watch is busy for so long after a write
+BUSY_S = 0.02  # a watch counts as busy for this long after a write
 COALESCE_S = 0.012  # how long an event of a busy watch waits for more
 _LATEST_CHUNKS_MAX = 8
 
@@ -46,15 +46,15 @@ Write = Callable[[], None]
 
 @dataclass(slots=True)
 class Shared:
-    """For all watches of a server: the chunks built last, and one timer for the writes of busy
-    watches, because a timer for each costs 2 µs per write.
+    """State shared by all watches of a server: the latest chunks, and one timer for the writes of
+    busy watches, because a timer for each would cost 2 µs per write.
     """
 
     latest_chunks: Chunks = field(default_factory=dict)
     _waiting: list[Write] = field(default_factory=list)
 
     def write_later(self, write: Write) -> None:
-        """Call it within COALESCE_S; it must not raise."""
+        """Call `write` within COALESCE_S; it must not raise."""
         if not self._waiting:
             asyncio.get_running_loop().call_later(COALESCE_S, self._write)
         self._waiting.append(write)
@@ -70,7 +70,7 @@ COUNT_SENT = web.RequestKey("count_sent", Counter)  # of the events that a watch
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """The objects that a client watches, and the form it wants."""
+    """The objects to watch, and the form in which to send them."""
 
     rendering: Rendering
     selection: Selection
@@ -79,7 +79,7 @@ class WatchRequest:
 
     @property
     def is_common(self) -> bool:
-        """Whether others see the same: every object of a namespace, or of all, in plain form."""
+        """Whether it sends every object, of one namespace or of all, in plain form."""
         return self.rendering.is_plain and self.selection.everything
 
     def lifetime_s(self) -> float:
@@ -98,7 +98,7 @@ async def stream(
     feed = _Feed(request, opened.watch, writer, shared)
     try:
         await response.prepare(request)
-        if request.method == "HEAD":  # whose answer has no body: what is written would follow it
+        if request.method == "HEAD":  # the answer has no body: more bytes would corrupt the next
             return response
         await writer.write_events(opened.initial)
         if wanted.options.send_initial_events:
@@ -116,7 +116,7 @@ async def stream(
 
 
 async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
-    """Write events as they come; bookmarks when asked for, also as the last line at timeout."""
+    """Write events as they arrive; bookmarks if requested, the last one at the timeout."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + wanted.lifetime_s()
     bookmark_s = loop.time() + BOOKMARK_S
@@ -143,10 +143,10 @@ async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
 class _Feed:
     """Passes the changes of a watch to its client.
 
-    Ordinarily a callback writes them, because a switch to the handler's task costs more than the
-    event. The handler takes over when that takes time or ends the stream: many events at once, a
-    client that is slow or has left, a watch that ended or fell behind. Only one of the two writes
-    at a time: the callbacks while `_left` is pending, else the handler.
+    Usually a callback writes them, because switching to the handler's task costs more than the
+    event itself. The handler takes over when writing may block or the stream ends: on many events
+    at once, a slow or disconnected client, a watch that ended or fell behind. Only one of the two
+    writes at a time: callbacks while `_handover` is pending, the handler otherwise.
     """
 
     def __init__(self, request: web.Request, watch: Watch, writer: _Writer, shared: Shared) -> None:
@@ -156,27 +156,27 @@ class _Feed:
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._written_s = 0.0
-        self._rest: list[Change] = []  # taken, and too many for a callback
-        self._left: asyncio.Future[None] = self._loop.create_future()  # to the handler
+        self._rest: list[Change] = []  # taken from the watch, too many for a callback
+        self._handover: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def revision(self) -> int:
-        """How far the watch has come."""
+        """The revision that the watch has reached."""
         return self._watch.revision
 
     async def next_changes(self, until_s: float) -> list[Change] | None:
-        """The changes that the handler has to write; [] at `until_s`, None at the end.
+        """Wait for changes that the handler must write; [] at `until_s`, None at the end.
 
-        Compacted when the client fell behind the history.
+        Raises Compacted when the client fell behind the history.
         """
         changes = self._take()
         if changes is None or changes:
             return changes
-        self._left = self._loop.create_future()
-        timer = self._loop.call_at(until_s, self._leave)
-        self._watch.wake(self._arrived)
+        self._handover = self._loop.create_future()
+        timer = self._loop.call_at(until_s, self._hand_over)
+        self._watch.wake(self._on_change)
         try:
-            await self._left
+            await self._handover
         finally:
             timer.cancel()
             self._watch.wake(None)
@@ -187,34 +187,34 @@ class _Feed:
         rest, self._rest = self._rest, []
         return rest or self._watch.take()
 
-    def _arrived(self) -> None:
+    def _on_change(self) -> None:
         if self._loop.time() - self._written_s < BUSY_S:
             self._shared.write_later(self._write)
         else:
-            self._loop.call_soon(self._write)  # together with what else this turn brings
+            self._loop.call_soon(self._write)  # with all changes of this loop turn
 
     def _write(self) -> None:
-        if self._left.done():
-            return  # the handler takes the changes
+        if self._handover.done():
+            return  # the handler writes
         try:
             changes = self._take() if self._writer.takes_more else None
             if changes is None or len(changes) > EVENTS_PER_WRITE:
                 self._rest = changes or []
-                self._leave()
+                self._hand_over()
                 return
             if changes and self._writer.write_now(changes):
                 self._written_s = self._loop.time()
-            self._watch.wake(self._arrived)
-        except Exception as error:  # the handler raises it: a callback has no caller
-            self._left.set_exception(error)
+            self._watch.wake(self._on_change)
+        except Exception as error:  # raised by the handler, as a callback has no caller
+            self._handover.set_exception(error)
 
-    def _leave(self) -> None:
-        if not self._left.done():
-            self._left.set_result(None)
+    def _hand_over(self) -> None:
+        if not self._handover.done():
+            self._handover.set_result(None)
 
 
 class _Writer:
-    """Lines of one stream; knows whether the columns of a table were already sent."""
+    """Writes the lines of a stream, the columns of a table only once."""
 
     def __init__(
         self,
@@ -246,36 +246,36 @@ class _Writer:
         await self._response.write(line)
 
     async def write_events(self, events: Sequence[Event]) -> None:
-        """Waits while the client is slow."""
+        """Write events, waiting while the client is slow."""
         for start in range(0, len(events), EVENTS_PER_WRITE):
             await self.write(self._lines(events[start : start + EVENTS_PER_WRITE]))
 
     def write_now(self, changes: Sequence[Change]) -> bool:
-        """As one chunk, into the connection's buffer; False when none of them is for the client."""
+        """Buffer the changes as one chunk; False when none of them is for the client."""
         chunk = self._common_chunk(changes) if self._is_common else self._chunk(changes)
         if chunk:
             fast_path.write_chunk(self._request, chunk)
         return bool(chunk)
 
     def _common_chunk(self, changes: Sequence[Change]) -> bytes:
-        """Built by the first of the watches that send it, which saves each of the others 2 µs, and
-        3 to 4 µs with two changes.
+        """The chunk that several watches send: only the first builds it, which saves each of the
+        others 2 µs, and 3 to 4 µs with two changes.
         """
         first, last = changes[0], changes[-1]
-        place = id(first), id(last), self._wanted.namespace, self._rendering.alias
-        known = self._latest_chunks.get(place)
-        if known is not None and known[0] is first and known[1] is last:
+        key = id(first), id(last), self._wanted.namespace, self._rendering.alias
+        cached = self._latest_chunks.get(key)
+        if cached is not None and cached[0] is first and cached[1] is last:
             if self._count is not None:
                 self._count.inc(len(changes))
-            return known[2]
+            return cached[2]
         chunk = self._chunk(changes)
         if len(self._latest_chunks) >= _LATEST_CHUNKS_MAX:
             self._latest_chunks.clear()
-        self._latest_chunks[place] = first, last, chunk
+        self._latest_chunks[key] = first, last, chunk
         return chunk
 
     def _chunk(self, changes: Sequence[Change]) -> bytes:
-        """Framed for the wire; b"" without an event."""
+        """The events framed for the wire; b"" if there are none."""
         lines = self._lines(list_watch.events_of(changes, self._wanted.selection))
         return fast_path.framed(lines) if lines else b""
 

@@ -87,16 +87,16 @@ def container_of(pod: Document, asked: str) -> str:
     """The container asked for, or the only container; ApiError 400."""
     name = pod["metadata"]["name"]
     spec = pod.get("spec") or {}
-    known: list[str] = [one["name"] for _, one in document_places(spec)]
+    known: list[str] = [c["name"] for _, c in document_places(spec)]
     if asked:
         if asked not in known:
             raise bad_request(f"container {asked} is not valid for pod {name}")
         return asked
-    first: Sequence[str] = [one["name"] for one in spec.get("containers") or ()]
+    first: Sequence[str] = [c["name"] for c in spec.get("containers") or ()]
     if len(known) == 1:
         return known[0]
     text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(first)}]"
-    others = [one for one in known if one not in first]
+    others = [other for other in known if other not in first]
     raise bad_request(
         text + (f" or one of the init containers: [{' '.join(others)}]" if others else "")
     )

@@ -155,7 +155,7 @@ class NodeProxy:
             raise service_unavailable(
                 f"error trying to reach service: cannot resolve {endpoint.host}: {why}"
             ) from error
-        return [one["host"] for one in found]
+        return [address["host"] for address in found]
 
     def _client(self) -> aiohttp.ClientSession:
         if self._closed:

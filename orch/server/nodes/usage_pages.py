@@ -95,7 +95,7 @@ class UsagePages:
         if info.verb not in ("get", "list"):
             raise web.HTTPMethodNotAllowed(request.method, ("GET",))
         kind, strategy = _KINDS[info.resource]
-        records = [one for one in map(self._record, self._selected(strategy, info)) if one]
+        records = [record for record in map(self._record, self._selected(strategy, info)) if record]
         if info.verb == "get" and not records:
             raise not_found(info.resource, info.name, GROUP)
         form = media.negotiate(request.headers.get("Accept", ""))
@@ -127,10 +127,8 @@ class UsagePages:
             return usage.node_record(document, used, now) if used else None
         known = self._usages.get(pods.node_of(document), {})
         namespace = document["metadata"]["namespace"]
-        named = [one["name"] for one in (document.get("spec") or {}).get("containers") or ()]
-        found = {
-            one: known[namespace, name, one] for one in named if (namespace, name, one) in known
-        }
+        named = [c["name"] for c in (document.get("spec") or {}).get("containers") or ()]
+        found = {c: known[namespace, name, c] for c in named if (namespace, name, c) in known}
         return usage.pod_record(document, found, now)
 
 

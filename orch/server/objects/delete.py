@@ -110,7 +110,7 @@ async def delete_collection(
     for start in range(0, len(targets), _AT_ONCE):
         some = targets[start : start + _AT_ONCE]
         results = await asyncio.gather(
-            *(delete(backend, one, options) for one in some), return_exceptions=True
+            *(delete(backend, target, options) for target in some), return_exceptions=True
         )
         for result in results:
             if isinstance(result, Deleted):

@@ -68,9 +68,9 @@ def decode(stored: Stored) -> Document:
     return document
 
 
-def same(one: Document, other: Document) -> bool:
+def same(left: Document, right: Document) -> bool:
     """Whether both store as the same object."""
-    return _stored_part(one) == _stored_part(other)
+    return _stored_part(left) == _stored_part(right)
 
 
 def _stored_part(document: Document) -> Document:

@@ -1,4 +1,4 @@
-"""An informer over storage: loads the objects of one kind, then is told every change, in order.
+"""An informer over storage: loads the objects of one kind, then passes on every change, in order.
 
 Because storage wakes its watches before it answers a writer, the next request of that writer finds
 the change applied.
@@ -35,9 +35,9 @@ class StorageInformer:
         snapshot = self._storage.list(self._prefix)
         gone = self._keys - {stored.key for stored in snapshot.items}
         for key in gone:
-            self._tell(key, None)
+            self._update(key, None)
         for stored in snapshot.items:
-            self._tell(stored.key, stored)
+            self._update(stored.key, stored)
         self._watch = self._storage.watch(self._prefix, snapshot.revision)
 
     async def run(self) -> None:
@@ -54,9 +54,9 @@ class StorageInformer:
             if changes is None:
                 return
             for change in changes:
-                self._tell(change.key, change.current)
+                self._update(change.key, change.current)
 
-    def _tell(self, key: str, stored: Stored | None) -> None:
+    def _update(self, key: str, stored: Stored | None) -> None:
         if stored is None:
             self._keys.discard(key)
         else:

@@ -41,9 +41,9 @@ def check_shape(strategy: Strategy, document: Document) -> ApiObject:
         return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
     except ValidationError as error:
         found = error.errors()
-        if all(one["type"] in _VALUES for one in found):
+        if all(problem["type"] in _VALUES for problem in found):
             name = (document.get("metadata") or {}).get("name", "")
-            raise refusal(strategy, name, [_value_cause(one) for one in found]) from None
+            raise refusal(strategy, name, [_value_cause(problem) for problem in found]) from None
         resource = strategy.resource
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a'
@@ -159,8 +159,8 @@ def _value_cause(error: Any) -> Cause:
 def shape_problems(error: ValidationError) -> str:
     """The first problems in one line, each with its path."""
     return "; ".join(
-        f"{_path_of(one)}: {one['msg'].removeprefix('Value error, ')}"
-        for one in error.errors()[:_PROBLEMS_SHOWN]
+        f"{_path_of(problem)}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors()[:_PROBLEMS_SHOWN]
     )
 
 

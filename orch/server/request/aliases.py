@@ -47,10 +47,10 @@ def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
     """The refusal with groups and fields under the names that the client uses."""
     if not info.alias or not isinstance(error, ApiError):
         return error
-    said = aliases.message_to_upstream
-    causes = tuple(Cause(one.reason, said(one.message), said(one.field)) for one in error.causes)
+    renamed = aliases.message_to_upstream
+    causes = tuple(Cause(c.reason, renamed(c.message), renamed(c.field)) for c in error.causes)
     group = aliases.UPSTREAM_BY_OWN.get(error.group, error.group)
-    return replace(error, group=group, message=said(error.message), causes=causes)
+    return replace(error, group=group, message=renamed(error.message), causes=causes)
 
 
 def shown_as(alias: str, body: bytes) -> bytes:

@@ -47,11 +47,11 @@ def drop_nulls(value: Any, depth: int = 0) -> Any:
             raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
         below = depth + 1
         if kind is list:
-            return [one if type(one) is str else drop_nulls(one, below) for one in value]
+            return [item if type(item) is str else drop_nulls(item, below) for item in value]
         return {
-            name: one if type(one) is str else drop_nulls(one, below)  # most are texts
-            for name, one in value.items()
-            if one is not None
+            name: item if type(item) is str else drop_nulls(item, below)  # most are texts
+            for name, item in value.items()
+            if item is not None
         }
     if kind is int and value > _INT64_MAX:
         raise bad_request(f"the number {value} does not fit into 64 bits with a sign")

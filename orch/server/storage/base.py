@@ -125,8 +125,8 @@ class Watch(Protocol):
     def take(self) -> list[Change] | None:
         """`changes` without waiting: [] when there is nothing."""
 
-    def wake(self, told: Callable[[], None] | None) -> None:
-        """Call `told` once, at the next change; None cancels that. For a reader that does not
+    def wake(self, callback: Callable[[], None] | None) -> None:
+        """Call `callback` once, at the next change; None cancels that. For a reader that does not
         wait in `changes`.
         """
 

@@ -1,6 +1,6 @@
 """Whether storage takes writes, found out at a rate of its own.
 
-Whoever asks for health gets the last verdict, so that nobody without credentials can make the
+Health requests get the last verdict, so that no client without credentials can make the
 server write to the disk. This is also who tells the operator, once, that storage refuses writes:
 those whose writes fail say it to their clients, or try again in silence.
 """

@@ -100,7 +100,7 @@ class MirroredStorage:
             self.revision = change.revision
         for table, its_changes in by_table.items():
             table.history.append(its_changes, keep=max(MIN_KEPT, 2 * len(table.objects)))
-            table.concerned.tell(its_changes)
+            table.concerned.notify(its_changes)
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
         table = self._table(prefix)

@@ -71,12 +71,12 @@ class History:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
 
-    def tell_next(self, told: Callable[[], None]) -> None:
-        """Call `told` once, at the next change or at the end of the history."""
-        self._waiting[told] = None
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, at the next change or at the end of the history."""
+        self._waiting[callback] = None
 
-    def forget(self, told: Callable[[], None]) -> None:
-        self._waiting.pop(told, None)
+    def remove_callback(self, callback: Callable[[], None]) -> None:
+        self._waiting.pop(callback, None)
 
     def end(self) -> None:
         self.ended = True
@@ -84,16 +84,16 @@ class History:
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for told in waiting:
-            told()
+        for callback in waiting:
+            callback()
 
 
 class _Watch(ABC):
-    """Common to both: at most one reader, which is told of changes or waits for them."""
+    """The part common to both: at most one reader, which registers a callback or waits."""
 
     def __init__(self) -> None:
         self._closed = False
-        self._told: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
     @abstractmethod
     def take(self) -> list[Change] | None: ...
@@ -102,30 +102,30 @@ class _Watch(ABC):
         while not (found := self.take()):
             if found is None:
                 return None
-            told = asyncio.get_running_loop().create_future()
-            self.wake(partial(_set, told))
+            changed = asyncio.get_running_loop().create_future()
+            self.wake(partial(_set, changed))
             try:
-                await told
+                await changed
             finally:
                 self.wake(None)
         return found
 
-    def wake(self, told: Callable[[], None] | None) -> None:
-        self._told = told
+    def wake(self, callback: Callable[[], None] | None) -> None:
+        self._callback = callback
 
     def close(self) -> None:
         self._closed = True
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        told, self._told = self._told, None
-        if told is not None:
-            told()
+    def _notify(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
 
-def _set(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _set(changed: asyncio.Future[None]) -> None:
+    if not changed.done():
+        changed.set_result(None)
 
 
 class CursorWatch(_Watch):
@@ -157,12 +157,12 @@ class CursorWatch(_Watch):
         prefix = self._prefix
         return [change for change in found if change.key.startswith(prefix)]
 
-    def wake(self, told: Callable[[], None] | None) -> None:
-        self._told = told
-        if told is None:
-            self._history.forget(self._tell)
+    def wake(self, callback: Callable[[], None] | None) -> None:
+        self._callback = callback
+        if callback is None:
+            self._history.remove_callback(self._notify)
         else:
-            self._history.tell_next(self._tell)
+            self._history.add_callback(self._notify)
 
 
 class ConcernedWatch(_Watch):
@@ -200,14 +200,14 @@ class ConcernedWatch(_Watch):
         if len(self._pending) > MIN_KEPT and self._fell_behind_at is None:
             self._fell_behind_at = self._pending[0].revision
             self._index.remove(self)
-        self._tell()
+        self._notify()
 
     def lose(self) -> None:
         """Unknown changes were missed."""
         if self._fell_behind_at is None:
             self._fell_behind_at = self.revision
             self._index.remove(self)
-        self._tell()
+        self._notify()
 
     def close(self) -> None:
         self._index.remove(self)
@@ -241,7 +241,7 @@ class ConcernIndex:
         if not watches:
             del by_value[watch.concern.value]
 
-    def tell(self, changes: Iterable[Change]) -> None:
+    def notify(self, changes: Iterable[Change]) -> None:
         """Push each change to the watches it concerns."""
         for by_value in self._by_name.values():
             if not by_value:

@@ -42,7 +42,7 @@ def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
 def size_causes(path: str, *values: Mapping[str, str]) -> Iterator[Cause]:
     """Whether the values are too large in total; base64 counts as the decoded bytes."""
     *texts, encoded = values
-    size = sum(len(value.encode()) for one in texts for value in one.values())
+    size = sum(len(value.encode()) for data in texts for value in data.values())
     size += sum(len(value) * 3 // 4 for value in encoded.values())
     if size > MAX_BYTES:
         yield causes.too_long(path, f"may not be more than {MAX_BYTES} bytes")

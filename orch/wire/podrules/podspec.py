@@ -180,7 +180,7 @@ def _counted(amounts: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """An empty effect or key matches every one."""
+    """An empty effect or key matches all."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -100,7 +100,7 @@ class Identity:
 
 
 def node_name_of(identity: Identity) -> str | None:
-    """The node of a node identity; None for everyone else.
+    """The node of a node identity; None for any other.
 
     A node identity has both the user name `system:node:<name>` and the group `system:nodes`.
     """

@@ -53,7 +53,7 @@ def test_every_reader_that_wants_to_know_is_told_of_the_next_change_once() -> No
     history = History(floor=0)
     readers = [Reader() for _ in range(3)]
     for reader in readers:
-        history.tell_next(reader.tell)
+        history.add_callback(reader.tell)
     history.append(changes(1))
     history.append(changes(2))
     assert [reader.told for reader in readers] == [1, 1, 1]
@@ -61,15 +61,15 @@ def test_every_reader_that_wants_to_know_is_told_of_the_next_change_once() -> No
 
 def test_a_reader_that_does_not_want_to_know_any_more_is_forgotten() -> None:
     history, reader = History(floor=0), Reader()
-    history.tell_next(reader.tell)
-    history.forget(reader.tell)
+    history.add_callback(reader.tell)
+    history.remove_callback(reader.tell)
     history.append(changes(1))
     assert reader.told == 0
 
 
 def test_an_ended_history_lets_its_readers_go() -> None:
     history, reader = History(floor=0), Reader()
-    history.tell_next(reader.tell)
+    history.add_callback(reader.tell)
     history.end()
     assert history.ended
     assert reader.told == 1
