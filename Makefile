@@ -1,5 +1,5 @@
 # The two commands: `make run` and `make test`. Both do all their set-up on a fresh machine.
-# `make test-quick` checks in about 70 s what needs neither root nor a real part.
+# `make test-quick` checks in about 75 s what needs neither root nor a real part.
 SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
@@ -21,7 +21,7 @@ test: check $(VENV)/.test-ready
 	$(PYTEST) -n auto
 
 test-quick: $(VENV)/.dev-ready
-	$(PYTEST) -n logical --hypothesis-profile=quick -m "not soak and not real and not slow" \
+	$(PYTEST) -n auto --hypothesis-profile=quick -m "not soak and not real and not slow" \
 		tests/nodeagent tests/orch tests/fakes
 
 check: $(VENV)/.dev-ready

@@ -67,10 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "may_block: product code may block this test's event loop")
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """`-n auto` is two for each processor, since most of the long tests wait; `-n logical` one."""
-    each = 2 if config.option.numprocesses == "auto" else 1
-    return each * len(os.sched_getaffinity(0))
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each processor: most of the long tests wait."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:

@@ -61,10 +61,13 @@ class Sending:
 
 
 class SlicedBody(payload.Payload):
-    """A body; `data` is the whole of it."""
+    """A body; `data` is the whole of it until it has been sent.
+
+    An idle connection keeps its last response, and would keep tens of megabytes with it.
+    """
 
     def __init__(self, data: Data, sending: Sending | None = None) -> None:
-        super().__init__(data)
+        super().__init__(None)
         self.data = data
         self._size = len(data)
         self._sending = sending or Sending()
@@ -74,6 +77,7 @@ class SlicedBody(payload.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         view = memoryview(self.data)
+        self.data = b""
         with self._sending:
             for start in range(0, len(view), SLICE_BYTES):
                 if start and start % BYTES_A_TURN == 0:

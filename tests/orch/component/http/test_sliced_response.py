@@ -92,6 +92,13 @@ async def test_others_have_their_turn_also_while_the_client_takes_all_at_once() 
     assert max(turns) <= BYTES_A_TURN < len(body)
 
 
+async def test_a_body_that_was_sent_is_no_longer_held() -> None:
+    """An idle connection keeps its last response."""
+    body = SlicedBody(bytes(2 * SLICE_BYTES))
+    await body.write(_KeepsUp())
+    assert size_of(web.Response(body=body)) == 0
+
+
 async def test_who_waits_for_the_answers_under_way_goes_on_when_the_last_has_ended() -> None:
     sending, writers = Sending(), (_KeepsUp(), _KeepsUp())
     bodies = [bytes(BYTES_A_TURN * turns) for turns in (2, 4)]
