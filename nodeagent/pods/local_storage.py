@@ -7,6 +7,7 @@ from the latest sample; directories are measured about once a minute.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from nodeagent.pods.counts import PodCounts
@@ -14,10 +15,13 @@ from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.samples import FsSample, PodSample, Sample
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import podspec
 from orch.wire.podrules.podspec import all_containers
 from orch.wire.records.pods import Pod
+
+log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
 RESOURCE = "ephemeral-storage"
@@ -52,6 +56,7 @@ class LocalStorageEviction:
         self._counts = counts
         self._sampled = sampled
         self._evict = evict
+        self._malformed = OnceLog(log)
         self._limited: dict[str, tuple[Pod, bool]] = {}  # uid → the pod and whether it has a limit
 
     async def run(self) -> None:
@@ -69,9 +74,15 @@ class LocalStorageEviction:
             limited[uid] = known if known and known[0] is pod else (pod, has_limit(pod))
             if not limited[uid][1] or (status is not None and status.phase in FINAL_PHASES):
                 continue
-            if message := excess(pod, pod_sample):
+            try:
+                message = excess(pod, pod_sample)
+            except ValueError as error:  # stored before amounts were checked
+                self._malformed.failed("pod %s: %s", pod.metadata.name, error, subject=uid)
+                continue
+            if message:
                 self._counts.evictions[RESOURCE] += self._evict(uid, message)
         self._limited = limited
+        self._malformed.retain(limited)
 
 
 def _volume_excess(pod: Pod, sample: PodSample) -> str:

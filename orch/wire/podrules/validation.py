@@ -54,6 +54,10 @@ def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
         yield causes.invalid_value("spec.terminationGracePeriodSeconds", grace_s, _NOT_NEGATIVE)
     volumes = spec.get("volumes") or []
     yield from name_causes(volumes, "spec.volumes", set())
+    for index, volume in enumerate(volumes):
+        size = (volume.get("emptyDir") or {}).get("sizeLimit")
+        if size is not None:
+            yield from _amount_causes({"sizeLimit": size}, f"spec.volumes[{index}].emptyDir")
     known = {volume.get("name") for volume in volumes}
     seen: set[str] = set()
     for name in LISTS:

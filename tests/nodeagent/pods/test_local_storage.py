@@ -123,6 +123,23 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
 
 
 @pytest.mark.looptime
+async def test_a_limit_that_is_no_amount_ends_nothing(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that does not check amounts may have stored it."""
+    sample = Sample(0, pods=(used(volume=2 * MIB),))
+    storage = LocalStorageEviction(
+        world.registry, world.counts, lambda: sample, world.workers.evict
+    )
+    world.registry.set_desired([limited("many")])
+    for _ in range(3):
+        await storage.step()
+    assert world.counts.evictions == {}
+    [line] = [text for text in caplog.messages if "many" in text]
+    assert "web" in line
+
+
+@pytest.mark.looptime
 async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world: PodWorld) -> None:
     told: list[str] = []
     sample = Sample(0, pods=(used(volume=2 * MIB),))

@@ -65,6 +65,21 @@ def assert_causes(causes, beginnings) -> None:
             container(imagePullPolicy="Perhaps"),
             ['spec.containers[0].imagePullPolicy: Unsupported value: "Perhaps"'],
         ),
+        (
+            {
+                "containers": [CONTAINER],
+                "volumes": [
+                    {"name": "a", "emptyDir": {"sizeLimit": "many"}},
+                    {"name": "b", "emptyDir": {"sizeLimit": "-1"}},
+                    {"name": "c", "emptyDir": {"sizeLimit": "1Gi"}},
+                    {"name": "d", "emptyDir": {}},
+                ],
+            },
+            [
+                'spec.volumes[0].emptyDir.sizeLimit: Invalid value: "many"',
+                'spec.volumes[1].emptyDir.sizeLimit: Invalid value: "-1"',
+            ],
+        ),
         (container(imagePullPolicy="", ports=[{"containerPort": 1, "protocol": ""}]), []),
         (container(imagePullPolicy=None, ports=[{"containerPort": 1, "protocol": None}]), []),
         ({"containers": [CONTAINER], "restartPolicy": "", "dnsPolicy": ""}, []),
