@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -36,8 +37,9 @@ def of(directory: Path) -> dict[str, list[str]]:
 
 
 def cgroups_of(container_ids: set[str]) -> list[Path]:
-    found = Path("/sys/fs/cgroup").glob("*/orchpods/**/pod*/*")
-    return [path for path in found if path.name in container_ids]
+    """Other tests' cgroups vanish meanwhile, which `Path.glob` does not bear."""
+    found = glob.glob("/sys/fs/cgroup/*/orchpods/**/pod*/*", recursive=True)
+    return [path for path in map(Path, found) if path.name in container_ids]
 
 
 def demo_containers(cluster: LocalCluster) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     limits = [
         path.read_text().strip()
         for pattern in ("*/orchpods/pod{}/*/memory.limit_in_bytes", "orchpods/pod{}/*/memory.max")
-        for path in Path("/sys/fs/cgroup").glob(pattern.format(uid))
+        for path in map(Path, glob.glob(f"/sys/fs/cgroup/{pattern.format(uid)}", recursive=True))
     ]
     assert str(32 * 2**20) in limits
 
@@ -91,7 +92,7 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     eventually(
         lambda: (
             not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
-            and not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/**/pod{uid}"))
+            and not glob.glob(f"/sys/fs/cgroup/*/orchpods/**/pod{uid}", recursive=True)
         ),
         within_s=20,
         what="its directory and cgroups are gone",

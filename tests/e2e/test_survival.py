@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import subprocess
@@ -154,6 +155,9 @@ def test_a_node_whose_agent_is_gone_becomes_unknown_and_recovers(
 
 def still_running(container_ids: Iterable[str]) -> dict[str, bool]:
     """Container id → whether the kernel still has processes in its cgroup."""
-    groups = {path.name: path for path in Path("/sys/fs/cgroup").glob("*/orchpods/**/pod*/*")}
+    groups = {
+        path.name: path
+        for path in map(Path, glob.glob("/sys/fs/cgroup/*/orchpods/**/pod*/*", recursive=True))
+    }
     names = [one.removeprefix("containerd://") for one in container_ids]
     return {name: bool((groups[name] / "cgroup.procs").read_text().strip()) for name in names}
