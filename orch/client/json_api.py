@@ -59,7 +59,9 @@ class JsonApi:
                 raise TransportError(f"{server} answered a page of {path} that leads to itself")
             for member in ("rows", "items"):
                 if isinstance(page.get(member), list):
-                    whole.setdefault(member, []).extend(page[member])
+                    if not isinstance(whole.get(member), list):
+                        whole[member] = []  # null: the first page may hold nothing that fits
+                    whole[member].extend(page[member])
         return whole
 
     async def watch(
@@ -91,10 +93,12 @@ class JsonApi:
         content_type: str = JSON,
     ) -> dict[str, Any]:
         """Send JSON data and return the record in the response; TypeError if it is not JSON."""
-        answer = await self.call(
-            method, path, params=params, body=orjson.dumps(body), content_type=content_type
-        )
+        data = self.encode(body)
+        answer = await self.call(method, path, params=params, body=data, content_type=content_type)
         return self._record(answer)
+
+    def encode(self, body: Any) -> bytes:
+        return orjson.dumps(body)
 
     async def call(
         self,

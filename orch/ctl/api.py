@@ -59,17 +59,9 @@ class Api(JsonApi):
         names = [raw.text(item, "metadata", "name") for item in raw.records(listed, "items")]
         return did_you_mean(name, names)
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        *,
-        params: Params | None = None,
-        content_type: str = JSON,
-    ) -> dict[str, Any]:
+    def encode(self, body: Any) -> bytes:
         try:
-            return await super().send(method, path, body, params=params, content_type=content_type)
+            return super().encode(body)
         except TypeError as error:
             raise CommandFailed(f"the request cannot be written as JSON: {error}") from None
 

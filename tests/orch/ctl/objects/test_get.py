@@ -87,6 +87,14 @@ async def test_pages_are_read_to_the_end(orchctl: Orchctl, api: HttpApi, output:
         assert result.lines[-2:] == (["a", "b"] if not output else ["pod/a", "pod/b"])
 
 
+async def test_a_first_page_without_items_is_followed(orchctl: Orchctl, api: HttpApi) -> None:
+    first = {"kind": "PodList", "metadata": {"continue": "more"}, "items": None}
+    second = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": "b"}}]}
+    api.answers["GET", PODS] = [Answer(first), Answer(second)]
+    result = await orchctl("get", "pods", "-o", "name")
+    assert result.lines == ["pod/b"]
+
+
 async def test_a_page_that_leads_to_itself_is_an_error(orchctl: Orchctl, api: HttpApi) -> None:
     endless = {"kind": "PodList", "metadata": {"continue": "same"}, "items": []}
     api.answers["GET", PODS] = Answer(endless)
