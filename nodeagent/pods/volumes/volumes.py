@@ -9,6 +9,7 @@ in `spec.volume_files`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.spec import volume_files
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import NotThere, Objects
@@ -49,8 +51,8 @@ def prepare(volume: HostPathVolume) -> str:
     if kind == "DirectoryOrCreate" and not path.exists():
         directories.make(path)
     if kind == "FileOrCreate" and not path.exists():
-        path.touch()
-        path.chmod(0o644)
+        with contextlib.suppress(FileExistsError):
+            os.close(descriptors.create_file(path, 0o644))
     fits, shown = _FILE_TESTS[kind]
     try:
         mode = path.stat().st_mode
@@ -221,9 +223,7 @@ def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
     if volume.medium == "Memory":
         size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
         _mount_tmpfs(path, size)
-    if group is not None and path.stat().st_gid != group:
-        directories.chgrp(path, group)
-        path.chmod(_SETGID_DIRECTORY)  # new files inherit the group
+    directories.chgrp(path, group, _SETGID_DIRECTORY)  # new files inherit the group
     return str(path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,17 @@ def shared(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     yield directory
     for mount in kernel_mounts.mounts_below(str(directory)):
         kernel_mounts.unmount(mount.path)
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose mounts nobody else sees."""
+    directory = tmp_path / "private"
+    directory.mkdir()
+    subprocess.run(["mount", "--bind", directory, directory], check=True)
+    subprocess.run(["mount", "--make-private", directory], check=True)
+    yield directory
+    kernel_mounts.unmount(str(directory))
 
 
 @pytest.fixture
@@ -71,19 +83,38 @@ def test_a_file_can_be_a_sub_path_and_the_next_container_gets_its_own(
     assert {mount.path for mount in kernel_mounts.mounts_below(str(place))} == {str(place)}
 
 
-def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, tmp_path: Path) -> None:
-    made = subpaths.bind(str(volume), f"{volume}/a/b", tmp_path / "p" / "0")
-    assert os.path.realpath(made) in (str(volume / "a" / "b"), str(tmp_path / "p" / "0"))
+@as_root
+def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, shared: Path) -> None:
+    made = Path(subpaths.bind(str(volume), f"{volume}/a/b", shared / "app" / "0"))
+    assert (volume / "a" / "b").samefile(made)
     assert (volume / "a" / "b").stat().st_mode & 0o777 == 0o777
-    subpaths.unbind(tmp_path / "p")
 
 
-def test_a_link_inside_the_volume_is_followed(volume: Path, tmp_path: Path) -> None:
+@as_root
+def test_a_link_inside_the_volume_is_followed(volume: Path, shared: Path) -> None:
     (volume / "real").mkdir()
     (volume / "link").symlink_to("real")
-    subpaths.bind(str(volume), f"{volume}/link/new", tmp_path / "p" / "0")
-    assert (volume / "real" / "new").is_dir()
-    subpaths.unbind(tmp_path / "p")
+    made = Path(subpaths.bind(str(volume), f"{volume}/link/new", shared / "app" / "0"))
+    assert (volume / "real" / "new").samefile(made)
+
+
+@as_root
+def test_without_a_shared_mount_there_is_no_sub_path(volume: Path, private: Path) -> None:
+    with pytest.raises(SubPathError, match=r"cannot mount subPath .* `mount --make-shared`"):
+        subpaths.bind(str(volume), f"{volume}/a", private / "app" / "0")
+
+
+@as_root
+def test_without_permission_to_mount_there_is_no_sub_path(volume: Path, shared: Path) -> None:
+    bind = (
+        "import pathlib, sys; from nodeagent.pods.volumes import subpaths\n"
+        "subpaths.bind(sys.argv[1], sys.argv[1] + '/a', pathlib.Path(sys.argv[2]))"
+    )
+    confined = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", bind]
+    place = shared / "app" / "0"
+    done = subprocess.run([*confined, volume, place], capture_output=True, text=True)
+    assert "may not mount (Operation not permitted); allow it with the drop-in" in done.stderr
+    assert place.is_dir() and not list(place.iterdir())
 
 
 @pytest.mark.parametrize("below", ["out", "out/ssl", "out/new"])
@@ -102,8 +133,8 @@ def test_a_link_put_there_after_the_look_is_not_followed(
     real = os.open
 
     def swapped(path: str, flags: int, **more: Any) -> int:
-        """The walk begins by opening the volume."""
-        if path == os.path.realpath(volume):
+        """The walk reaches the volume."""
+        if path == volume.name and (volume / "a").is_dir() and not (volume / "a").is_symlink():
             (volume / "a").rmdir()
             (volume / "a").symlink_to("/etc")
         return real(path, flags, **more)
