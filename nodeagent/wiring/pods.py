@@ -9,6 +9,7 @@ from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
 from nodeagent.pods.local_storage import LocalStorageEviction
+from nodeagent.pods.logs import termination_messages
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -28,6 +29,7 @@ from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
+from orch.component.process.loops import Periodic
 from orch.wire import quantity
 
 
@@ -37,6 +39,7 @@ class Pods:
 
     workers: PodWorkers
     log_rotation: LogRotation
+    messages: Periodic  # cuts them
     local_storage: LocalStorageEviction
     images: ImageCollection
     statuses: StatusSync | None
@@ -66,8 +69,9 @@ def build_pods(
     if base.client and source:
         statuses = StatusSync(base.client, registry, source, counts.timings)
         mirrors = MirrorPods(base.client, registry, source, base.node_name)
+    services = _services(base, base.runtime, events, checkpoints)
     workers = PodWorkers(
-        _services(base, base.runtime, events, checkpoints),
+        services,
         build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
         node=lambda: base.own_node.seen,
@@ -75,7 +79,18 @@ def build_pods(
     return Pods(
         workers=workers,
         log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
-        local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
+        messages=Periodic(
+            "pods.messages",
+            lambda: services.messages.cut(registry.views().values()),
+            interval_s=termination_messages.CUT_S,
+        ),
+        local_storage=LocalStorageEviction(
+            registry,
+            counts,
+            lambda: sampler.latest,
+            workers.evict,
+            sampler.background.directories.excessive,
+        ),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
         mirrors=mirrors,

@@ -3,6 +3,10 @@
 The newest rotated file stays as it is, older ones are compressed, and those beyond the maximum
 number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
 log; when that fails, or the agent exits first, the log gets its name back.
+
+Sizes are looked at every second, whatever the configured interval, and more often while a log
+floods, so that it passes its maximum by little. What was set aside within the interval is not
+compressed: a flood must not cost the agent's processor time.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import logging
 import os
 import shutil
 from dataclasses import dataclass
+from datetime import timedelta
 
 from nodeagent import descriptors
 from nodeagent.pods.logs import reader
@@ -31,6 +36,10 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 1.0
+_FLOOD_S = 0.2  # between the looks of one step
+_FLOOD_LOOKS = 4
+_STAMP = "%Y%m%d-%H%M%S.%f"
 _GZIP = ".gz"
 _UNFINISHED = ".tmp"
 
@@ -62,33 +71,50 @@ class LogRotation:
         self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
-        await Periodic("pods.logs", self.step, interval_s=self._bounds.interval_s).run()
+        interval_s = min(self._bounds.interval_s, _LOOK_S)
+        await Periodic("pods.logs", self.step, interval_s=interval_s).run()
 
     async def step(self) -> None:
-        """Rotate logs that are too large; a failure is logged once and retried."""
+        """Rotate logs that are too large, and again while they flood.
+
+        A failure is logged once and retried.
+        """
         running = [
             detail
             for view in self._registry.views().values()
             for detail in view.containers
             if detail.container.state is ContainerState.RUNNING and detail.log_path
         ]
-        for detail in await asyncio.to_thread(self._too_large, running):
-            container_id = detail.container.id
-            try:
-                await self._rotate(detail)
-                self._outages.recovered(subject=container_id)
-            except (OSError, RuntimeCallError) as error:
-                text = "cannot rotate the log %s: %s"
-                self._outages.failed(text, detail.log_path, error, subject=container_id)
+        large = await asyncio.to_thread(self._too_large, running)
+        for _ in range(_FLOOD_LOOKS):
+            rotated = [detail for detail in large if await self._try_to_rotate(detail)]
+            if not rotated:
+                break
+            await asyncio.sleep(_FLOOD_S)
+            large = await asyncio.to_thread(self._too_large, rotated)
         self._outages.retain({detail.container.id for detail in running})
+
+    async def _try_to_rotate(self, detail: ContainerDetail) -> bool:
+        container_id = detail.container.id
+        try:
+            await self._rotate(detail)
+        except (OSError, RuntimeCallError) as error:
+            text = "cannot rotate the log %s: %s"
+            self._outages.failed(text, detail.log_path, error, subject=container_id)
+            return False
+        self._outages.recovered(subject=container_id)
+        return True
 
     def _too_large(self, details: list[ContainerDetail]) -> list[ContainerDetail]:
         return [detail for detail in details if _size(detail.log_path) > self._bounds.max_bytes]
 
     async def _rotate(self, detail: ContainerDetail) -> None:
         path, name = detail.log_path, os.path.basename(detail.log_path)
-        rotated = f"{name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}"
-        await asyncio.to_thread(_set_aside, path, rotated, max(self._bounds.max_files - 2, 0))
+        now = self._now()
+        rotated = f"{name}.{now.strftime(_STAMP)}"
+        settled = (now - timedelta(seconds=self._bounds.interval_s)).strftime(_STAMP)
+        keep = max(self._bounds.max_files - 2, 0)
+        await asyncio.to_thread(_set_aside, path, rotated, keep, settled)
         try:
             await self._runtime.reopen_log(detail.container.id)
         except (RuntimeCallError, asyncio.CancelledError):
@@ -121,9 +147,9 @@ def _unlink(directory: int, name: str) -> None:
         os.unlink(name, dir_fd=directory)
 
 
-def _set_aside(path: str, rotated: str, keep: int) -> None:
+def _set_aside(path: str, rotated: str, keep: int, settled: str) -> None:
     with reader.directory_of(path) as directory:
-        _make_room(directory, os.path.basename(path), keep)
+        _make_room(directory, os.path.basename(path), keep, settled)
         os.rename(os.path.basename(path), rotated, src_dir_fd=directory, dst_dir_fd=directory)
 
 
@@ -135,8 +161,11 @@ def _restore(path: str, rotated: str) -> None:
             os.rename(rotated, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _make_room(directory: int, log_name: str, keep: int) -> None:
-    """Delete unfinished files and all but the newest `keep` rotated ones; compress those."""
+def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
+    """Delete unfinished files and all but the newest `keep` rotated ones.
+
+    Those set aside before the stamp `settled` are compressed.
+    """
     found = sorted(n for n in os.listdir(directory) if n.startswith(f"{log_name}."))
     rotated = [name for name in found if not name.endswith(_UNFINISHED)]
     kept = rotated[len(rotated) - keep :] if keep else []
@@ -144,7 +173,7 @@ def _make_room(directory: int, log_name: str, keep: int) -> None:
         if name not in kept:
             os.unlink(name, dir_fd=directory)
     for name in kept:
-        if not name.endswith(_GZIP):
+        if not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
             _compress(directory, name)
 
 

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -193,7 +192,7 @@ class VolumeStore:
                     )
                 kernel_mounts.unmount(mount.path)
             if directory.exists():
-                shutil.rmtree(directory)
+                descriptors.remove_tree(directory)
         except OSError as error:
             raise VolumeError(f"cannot remove {directory}: {error}") from error
 

@@ -36,13 +36,13 @@ class ReopeningRuntime(FakeRuntime):
 
 
 class Rotated:
-    def __init__(self, directory: Path, *, max_files: int = 3) -> None:
+    def __init__(self, directory: Path, *, max_files: int = 3, interval_s: float = 0.5) -> None:
         self.log = directory / "0.log"
         self.runtime = ReopeningRuntime(self.log)
         self.registry = PodRegistry(PodSettings("node1", "/r", "/l"))
         self.show(running=True)
         self._time = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-        bounds = LogBounds(max_bytes=100, max_files=max_files)
+        bounds = LogBounds(max_bytes=100, max_files=max_files, interval_s=interval_s)
         self.rotation = LogRotation(self.runtime, self.registry, bounds, now=self._now)
 
     def show(self, *, running: bool) -> None:
@@ -178,3 +178,34 @@ async def test_a_log_directory_that_became_a_link_is_left_alone(
     assert "cannot rotate the log" in caplog.text
     rotation.remove(str(rotated.log))
     assert [path.name for path in (tmp_path / "host").iterdir()] == ["0.log"]
+
+
+class FloodingRuntime(ReopeningRuntime):
+    """Its container fills each log at once."""
+
+    floods = 3
+
+    async def reopen_log(self, container_id: str) -> None:
+        await super().reopen_log(container_id)
+        self.floods -= 1
+        if self.floods:
+            self.log.write_text("x" * 101)
+
+
+async def test_a_flood_is_rotated_again_within_one_step(tmp_path: Path) -> None:
+    rotated = Rotated(tmp_path)
+    runtime = FloodingRuntime(rotated.log)
+    rotation = LogRotation(runtime, rotated.registry, LogBounds(max_bytes=100, max_files=9))
+    rotated.log.write_text("x" * 101)
+    await rotation.step()
+    assert len(runtime.called("reopen_log")) == 3
+    assert rotated.log.stat().st_size == 0
+
+
+async def test_what_a_flood_set_aside_is_not_compressed_before_the_interval(tmp_path: Path) -> None:
+    rotated = Rotated(tmp_path, max_files=4, interval_s=1.5)
+    await rotated.fill("a")
+    await rotated.fill("b")
+    assert not any(path.suffix == ".gz" for path in tmp_path.iterdir())
+    names = await rotated.fill("c")
+    assert [name.endswith(".gz") for name in names] == [False, True, False, False]
