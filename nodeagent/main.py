@@ -180,7 +180,6 @@ def _loops(
             "pod statuses": pods.statuses,
             "mirror pods": pods.mirrors,
             "container logs": pods.log_rotation,
-            "termination messages": pods.messages,
             "local storage": pods.local_storage,
             "images": pods.images,
         }

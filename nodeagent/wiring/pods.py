@@ -9,7 +9,6 @@ from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
 from nodeagent.pods.local_storage import LocalStorageEviction
-from nodeagent.pods.logs import termination_messages
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -29,7 +28,6 @@ from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
-from orch.component.process.loops import Periodic
 from orch.wire import quantity
 
 
@@ -39,7 +37,6 @@ class Pods:
 
     workers: PodWorkers
     log_rotation: LogRotation
-    messages: Periodic  # cuts them
     local_storage: LocalStorageEviction
     images: ImageCollection
     statuses: StatusSync | None
@@ -78,11 +75,12 @@ def build_pods(
     )
     return Pods(
         workers=workers,
-        log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
-        messages=Periodic(
-            "pods.messages",
-            lambda: services.messages.cut(registry.views().values()),
-            interval_s=termination_messages.CUT_S,
+        log_rotation=LogRotation(
+            base.runtime,
+            registry,
+            log_bounds(config),
+            messages=services.messages,
+            places=(base.settings.root_dir, services.settings.pod_logs_dir),
         ),
         local_storage=LocalStorageEviction(
             registry,

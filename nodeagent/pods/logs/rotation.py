@@ -4,9 +4,9 @@ The newest rotated file stays as it is, older ones are compressed, and those bey
 number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
 log; when that fails, or the agent exits first, the log gets its name back.
 
-Sizes are looked at every second, whatever the configured interval, and more often while a log
-floods, so that it passes its maximum by little. What was set aside within the interval is not
-compressed: a flood must not cost the agent's processor time.
+A flood passes the maximum by little: when a disk's use has grown within a second, sizes are looked
+at before the configured interval has passed, and again while a log floods. What was set aside
+within the interval is not compressed: a flood must not cost the agent's processor time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import gzip
 import logging
 import os
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from nodeagent import descriptors
 from nodeagent.pods.logs import reader
+from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import (
     ContainerDetail,
@@ -36,7 +38,8 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_GLANCE_S = 1.0
+_GROWN_BYTES = 4 << 20
 _FLOOD_S = 0.2  # between the looks of one step
 _FLOOD_LOOKS = 4
 _STAMP = "%Y%m%d-%H%M%S.%f"
@@ -62,23 +65,43 @@ class LogRotation:
         registry: PodRegistry,
         bounds: LogBounds = LogBounds(),
         *,
+        messages: TerminationMessages | None = None,
+        places: Sequence[str] = (),
         now: Now = clock.utc_now,
     ) -> None:
+        """`messages` are cut with each look; `places` lie on the disks that containers fill."""
         self._runtime = runtime
+        self._messages = messages
+        self._places = places
+        self._used_bytes: list[int] = []  # of the places' disks at the last look
+        self._looked_s = float("-inf")
         self._registry = registry
         self._bounds = bounds
         self._now = now
         self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
-        interval_s = min(self._bounds.interval_s, _LOOK_S)
-        await Periodic("pods.logs", self.step, interval_s=interval_s).run()
+        interval_s = min(self._bounds.interval_s, _GLANCE_S)
+        await Periodic("pods.logs", self.glance, interval_s=interval_s).run()
+
+    async def glance(self) -> None:
+        """A step if one is due, or if a disk's use has grown much."""
+        now_s = asyncio.get_running_loop().time()
+        used = await asyncio.to_thread(_used_bytes, self._places)
+        grown = len(used) != len(self._used_bytes) or any(
+            new - old > _GROWN_BYTES for new, old in zip(used, self._used_bytes, strict=True)
+        )
+        if grown or now_s - self._looked_s >= self._bounds.interval_s:
+            self._looked_s, self._used_bytes = now_s, used
+            await self.step()
 
     async def step(self) -> None:
-        """Rotate logs that are too large, and again while they flood.
+        """Cut messages, rotate logs that are too large, and again while they flood.
 
         A failure is logged once and retried.
         """
+        if self._messages is not None:
+            await self._messages.cut(self._registry.views().values())
         running = [
             detail
             for view in self._registry.views().values()
@@ -122,6 +145,15 @@ class LogRotation:
             raise
         if self._bounds.max_files < 2:
             await asyncio.to_thread(remove, path, rotated)
+
+
+def _used_bytes(places: Iterable[str]) -> list[int]:
+    used = []
+    for place in places:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(place)
+            used.append((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+    return used
 
 
 def _size(path: str) -> int:

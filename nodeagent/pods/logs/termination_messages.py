@@ -24,7 +24,6 @@ from orch.wire.records.pods import Container
 DEFAULT_PATH = "/dev/termination-log"
 MAX_BYTES = 4096
 _LARGE_BYTES = 64 * 1024
-CUT_S = 1.0  # the interval of `cut`
 _LOG_LINES, _LOG_BYTES = 80, 2048
 _FALLBACK = "FallbackToLogsOnError"
 
