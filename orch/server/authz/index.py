@@ -16,6 +16,8 @@ from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
+_ERRORS_SHOWN = 20
+_TEXTS_SHOWN = 20_000  # verbs, groups, resources, names and URLs of rules
 _STALE: Grants = {}  # stands for grants that have to be compiled
 
 
@@ -136,15 +138,19 @@ class RbacIndex:
         return self._refusal(identity, info.namespace) if self._missing else NO_OPINION
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
-        """Every rule of every role the identity holds, in the order of its bindings."""
+        """The rules of every role the identity holds, in the order of its bindings; incomplete when
+        there are very many.
+        """
         held = self.held(identity, namespace)
+        rules, shown = held.rules, list(_first(held.rules))
         return RuleList(
-            tuple(_resource_rule(rule) for rule in held.rules if rule.resources),
+            tuple(_resource_rule(rule) for rule in shown if rule.resources),
             tuple(
                 NonResourceRule(verbs=list(rule.verbs), nonResourceURLs=list(rule.urls))
-                for rule in held.rules
+                for rule in shown
                 if rule.urls
             ),
+            incomplete=len(shown) < len(rules),
             errors=held.errors,
         )
 
@@ -152,14 +158,14 @@ class RbacIndex:
         """The rights of the identity everywhere and in the namespace, in the order of bindings."""
         roles: list[tuple[Rule, ...]] = []
         errors: list[str] = []
-        for key in self._held_bindings(identity, namespace):
-            role = self._bindings[key].role
+        keys = self._held_bindings(identity, namespace)
+        for role in dict.fromkeys(self._bindings[key].role for key in keys):
             rules = self._roles.get(role)
             if rules is None:
                 errors.append(role.missing)
             else:
                 roles.append(rules)
-        return Held(tuple(roles), tuple(dict.fromkeys(errors)))
+        return Held(tuple(roles), tuple(errors[:_ERRORS_SHOWN]))
 
     def _search(
         self, scope: Scope, identity: Identity, info: RequestInfo, entries: Sequence[str]
@@ -231,6 +237,16 @@ class RbacIndex:
             for subject in binding.subjects:
                 holders, name = scope.of(subject)
                 holders.grants[name] = _STALE
+
+
+def _first(rules: Sequence[Rule]) -> Iterator[Rule]:
+    """As many rules as a review lists."""
+    left = _TEXTS_SHOWN
+    for rule in rules:
+        left -= sum(map(len, (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)))
+        if left < 0:
+            return
+        yield rule
 
 
 def _resource_rule(rule: Rule) -> ResourceRule:
