@@ -38,6 +38,11 @@ async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
     """
     if _sent.get() + values_in(stored) <= SMALL:
         return work()
+    return await aside(work)
+
+
+async def aside(work: Callable[[], Result]) -> Result:
+    """`work()` in the thread."""
     return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
 
 

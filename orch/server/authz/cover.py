@@ -10,11 +10,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from orch.server.authz.rules import ALL, Rule, url_matches
+from orch.server.authz.rules import ALL, MAX_TEXTS, Rule, url_matches
 
-MAX_PARTS = 20_000  # a larger role is refused: comparing it would take minutes
-MAX_HELD = 30_000  # verbs, groups, resources, names and URLs of all held rules
-_MAX_URL_COMPARISONS = 200_000
+MAX_PARTS = 10_000  # a larger role is refused: comparing it would take minutes
+_MAX_URL_COMPARISONS = 50_000
 
 
 class TooManyParts(Exception):
@@ -54,7 +53,8 @@ class _Owners:
         self._bits: list[dict[str, int]] = [{} for _ in range(5)]
         self._nameless = 0
         for place, rule in enumerate(rules):
-            for bits, texts in zip(self._bits, _fields(rule), strict=True):
+            lists = (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)
+            for bits, texts in zip(self._bits, lists, strict=True):
                 for text in texts:
                     bits[text] = bits.get(text, 0) | 1 << place
             self._nameless |= (not rule.names) << place
@@ -96,13 +96,12 @@ class _Owners:
 
 def bounded(held: Sequence[Rule]) -> Sequence[Rule]:
     """The rules; TooManyParts when they are too many to compare with."""
-    if sum(len(texts) for rule in held for texts in _fields(rule)) > MAX_HELD:
-        raise TooManyParts(f"the rules held by the caller have more than {MAX_HELD} parts")
+    size = 0
+    for rule in held:
+        size += rule.size
+        if size > MAX_TEXTS:
+            raise TooManyParts(f"the rules held by the caller have more than {MAX_TEXTS} parts")
     return held
-
-
-def _fields(rule: Rule) -> tuple[tuple[str, ...], ...]:
-    return rule.verbs, rule.groups, rule.resources, rule.names, rule.urls
 
 
 def text_of(rules: Iterable[Rule]) -> str:

@@ -17,7 +17,8 @@ from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
 _ERRORS_SHOWN = 20
-_TEXTS_SHOWN = 20_000  # verbs, groups, resources, names and URLs of rules
+_TEXTS_SHOWN = 10_000
+_SUBJECTS_AT_ONCE = 1_000
 _STALE: Grants = {}  # stands for grants that have to be compiled
 
 
@@ -47,6 +48,11 @@ class Scope:
         for group in identity.groups:
             if group in self.groups.tables:
                 yield self.groups, group
+
+    def make_stale(self) -> None:
+        """The grants of all its holders: quicker than those of very many."""
+        for holders in (self.users, self.groups):
+            holders.grants = dict.fromkeys(holders.grants, _STALE)
 
     def of(self, subject: Subject) -> tuple[Holders, str]:
         """The table of a subject: where it is, and under which name."""
@@ -142,7 +148,8 @@ class RbacIndex:
         there are very many.
         """
         held = self.held(identity, namespace)
-        rules, shown = held.rules, list(_first(held.rules))
+        rules = held.rules
+        shown = list(_first(rules))
         return RuleList(
             tuple(_resource_rule(rule) for rule in shown if rule.resources),
             tuple(
@@ -231,8 +238,12 @@ class RbacIndex:
     def _touch(self, role: RoleKey) -> None:
         """A role changed, and with it the grants of all its subjects."""
         self._note_missing(role)
-        for key in self._bindings_of_role.get(role, ()):
-            binding = self._bindings[key]
+        bindings = [self._bindings[key] for key in self._bindings_of_role.get(role, ())]
+        if sum(len(binding.subjects) for binding in bindings) > _SUBJECTS_AT_ONCE:
+            for namespace in {binding.namespace for binding in bindings}:
+                (self._scope(namespace) or Scope()).make_stale()
+            return
+        for binding in bindings:
             scope = self._scope(binding.namespace) or Scope()
             for subject in binding.subjects:
                 holders, name = scope.of(subject)
@@ -243,7 +254,7 @@ def _first(rules: Sequence[Rule]) -> Iterator[Rule]:
     """As many rules as a review lists."""
     left = _TEXTS_SHOWN
     for rule in rules:
-        left -= sum(map(len, (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)))
+        left -= rule.size
         if left < 0:
             return
         yield rule

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from orch.server.authz.authorizer import Decision
-from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
+from orch.server.authz.rules import ALL, MAX_TEXTS, Binding, RoleKey, Rule, Subject, url_matches
 from orch.server.request.attributes import RequestInfo
 
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
@@ -45,6 +45,7 @@ class Table:
         self, bindings: Mapping[BindingKey, Binding], roles: Mapping[RoleKey, Sequence[Rule]]
     ) -> Grants:
         """The grants on resources by entry; sets `paths` as well."""
+        size = 0
         grants: dict[str, list[Grant]] = {}
         paths = []
         compiled: set[RoleKey] = set()  # a further binding of a role grants nothing new
@@ -55,6 +56,9 @@ class Table:
             compiled.add(binding.role)
             decision = Decision(True, binding.reason(self.subjects[key]))
             for rule in roles.get(binding.role, ()):
+                size += rule.size
+                if size > MAX_TEXTS:
+                    break
                 grant = _grant(rule, decision)
                 if rule.urls:
                     paths.append(grant)

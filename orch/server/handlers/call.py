@@ -35,7 +35,6 @@ from orch.wire.records.kinds import Resource
 
 _WARNINGS_MAX = 4096  # characters in all
 _WARNING_MAX = 256
-_PRETTY_MAX = 1024 * 1024  # bytes
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -92,8 +91,8 @@ class Call(NamedTuple):
     def answer(
         self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
-        """JSON, indented for people unless it is long; one Warning header per warning."""
-        if len(body) <= _PRETTY_MAX and _wants_pretty(self.request):
+        """JSON, indented for people; one Warning header per warning."""
+        if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
         if warnings:

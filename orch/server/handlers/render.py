@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, get_args
 
 import orjson
 
-from orch.server import turns
 from orch.server.objects.document import Document, served
 from orch.server.objects.list_watch import Event, Page
 from orch.server.request.aliases import shown_as
@@ -71,34 +70,28 @@ def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) ->
     return shown_as(rendering.alias, body) if rendering.alias else body
 
 
-async def render_list(rendering: Rendering, page: Page) -> bytes:
-    items = [_item(rendering, stored) async for stored in turns.in_turns(page.items)]
-    return _list_start(rendering, page) + b",".join(items) + b"]}"
-
-
-def _list_start(rendering: Rendering, page: Page) -> bytes:
+def render_list(rendering: Rendering, page: Page) -> bytes:
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.continuation:
         metadata["continue"] = page.continuation
     if page.remaining:
         metadata["remainingItemCount"] = page.remaining
-    if rendering.representation.form is Form.TABLE:
-        return orjson.dumps(_table(rendering, [], metadata)).removesuffix(b"]}")
-    kind, api_version = f"{rendering.resource.kind}List", rendering.api_version
-    if not rendering.is_plain:
-        kind, api_version = Form.PARTIAL_LIST.value, _meta_api_version(rendering)
-    start = {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": []}
-    return orjson.dumps(start).removesuffix(b"]}")
-
-
-def _item(rendering: Rendering, stored: Stored) -> bytes:
-    shown = _shown(rendering, stored)
+    resource = rendering.resource
     if rendering.is_plain:
-        return shown
-    document = orjson.loads(shown)
+        head = {"kind": f"{resource.kind}List", "apiVersion": rendering.api_version}
+        start = orjson.dumps({**head, "metadata": metadata})[:-1] + b',"items":['
+        return start + b",".join([_shown(rendering, stored) for stored in page.items]) + b"]}"
+    documents = [orjson.loads(_shown(rendering, stored)) for stored in page.items]
     if rendering.representation.form is Form.TABLE:
-        return orjson.dumps(_table(rendering, [document], {}, with_columns=False)["rows"][0])
-    return orjson.dumps(_partial(rendering, document))
+        return orjson.dumps(_table(rendering, documents, metadata))
+    return orjson.dumps(
+        {
+            "kind": Form.PARTIAL_LIST.value,
+            "apiVersion": _meta_api_version(rendering),
+            "metadata": metadata,
+            "items": [_partial(rendering, document) for document in documents],
+        }
+    )
 
 
 def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:

@@ -164,7 +164,7 @@ class ResourceHandlers:
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
         page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
-        return call.answer(rendering, await render.render_list(rendering, page))
+        return call.answer(rendering, render.render_list(rendering, page))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
         if call.request.version < HttpVersion11:

@@ -127,9 +127,7 @@ async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
             )
             if changes is None:
                 return
-            for start in range(0, len(changes), EVENTS_PER_WRITE):
-                some = changes[start : start + EVENTS_PER_WRITE]
-                await writer.write_events(list_watch.events_of(some, wanted.selection))
+            await writer.write_events(list_watch.events_of(changes, wanted.selection))
             now_s = loop.time()
             if now_s < min(bookmark_s, deadline_s):
                 continue
@@ -251,7 +249,6 @@ class _Writer:
         """Write events, waiting while the client is slow."""
         for start in range(0, len(events), EVENTS_PER_WRITE):
             await self.write(self._lines(events[start : start + EVENTS_PER_WRITE]))
-            await asyncio.sleep(0)  # a fast client never makes it wait
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """Buffer the changes as one chunk; False when none of them is for the client."""

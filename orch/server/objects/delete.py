@@ -100,11 +100,18 @@ async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions)
 
 async def delete_collection(
     backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
-) -> list[Deleted]:
-    """Delete the selected objects; objects deleted meanwhile are not an error."""
+) -> int:
+    """Delete the selected objects, and return their number; objects deleted meanwhile are not an
+    error. It keeps none of them: to free very many at once takes long as well.
+    """
     items = backend.storage.list(prefix_of(target.strategy.resource, target.namespace)).items
-    selected = [stored async for stored in turns.in_turns(items) if selection.matches(stored)]
-    deleted: list[Deleted] = []
+    selected = [
+        (stored.key, len(stored.data))
+        async for stored in turns.in_turns(items)
+        if selection.matches(stored)
+    ]
+    del items
+    deleted = 0
     for some in _batches(selected):
         results = await asyncio.gather(
             *(delete(backend, target._replace(namespace=namespace, name=name), options)
@@ -113,22 +120,22 @@ async def delete_collection(
         )  # fmt: skip
         for result in results:
             if isinstance(result, Deleted):
-                deleted.append(result)
+                deleted += 1
             elif not (isinstance(result, ApiError) and result.code == 404):
                 raise result
     return deleted
 
 
-def _batches(selected: Iterable[Stored]) -> Iterator[list[str]]:
-    """The keys of objects that are deleted together: few, if they are large."""
+def _batches(selected: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """The keys of objects, given with their sizes, that are deleted together: few large ones."""
     batch: list[str] = []
-    size = 0
-    for stored in selected:
-        if batch and (len(batch) == _AT_ONCE or size + len(stored.data) > _BYTES_AT_ONCE):
+    total = 0
+    for key, size in selected:
+        if batch and (len(batch) == _AT_ONCE or total + size > _BYTES_AT_ONCE):
             yield batch
-            batch, size = [], 0
-        batch.append(stored.key)
-        size += len(stored.data)
+            batch, total = [], 0
+        batch.append(key)
+        total += size
     if batch:
         yield batch
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
@@ -48,15 +49,14 @@ class _KindTable:
     def below_at(self, prefix: str, revision: int) -> list[Stored]:
         """`below` at a past revision: undoes the changes since."""
         position = self.history.position_after(revision)
-        objects = {stored.key: stored for stored in self.below(prefix)}
-        for change in reversed(self.history.read(position, revision)):
-            if not change.key.startswith(prefix):
-                continue
-            if change.previous is None:
-                objects.pop(change.key, None)
-            else:
-                objects[change.key] = change.previous
-        return [objects[key] for key in sorted(objects)]
+        undone = {
+            change.key: change.previous
+            for change in reversed(self.history.read(position, revision))
+            if change.key.startswith(prefix)
+        }
+        found = [stored for stored in self.below(prefix) if stored.key not in undone]
+        found += filter(None, undone.values())
+        return sorted(found, key=attrgetter("key"))
 
 
 class MirroredStorage:

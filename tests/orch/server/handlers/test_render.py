@@ -31,8 +31,8 @@ def stored(name: str = "n1", revision: int = 7) -> Stored:
 PAGE = Page([stored("a", 3), stored("b", 5)], 9, "token", 4)
 
 
-async def test_a_plain_list_is_joined_from_the_stored_bytes() -> None:
-    listed = orjson.loads(await render.render_list(rendering(), PAGE))
+def test_a_plain_list_is_joined_from_the_stored_bytes() -> None:
+    listed = orjson.loads(render.render_list(rendering(), PAGE))
     assert (listed["kind"], listed["apiVersion"]) == ("NodeList", "v1")
     assert listed["metadata"] == {
         "resourceVersion": "9",
@@ -40,26 +40,26 @@ async def test_a_plain_list_is_joined_from_the_stored_bytes() -> None:
         "remainingItemCount": 4,
     }
     assert [item["metadata"]["resourceVersion"] for item in listed["items"]] == ["3", "5"]
-    empty = orjson.loads(await render.render_list(rendering(), Page([], 9)))
+    empty = orjson.loads(render.render_list(rendering(), Page([], 9)))
     assert (empty["items"], empty["metadata"]) == ([], {"resourceVersion": "9"})
 
 
-async def test_tables_carry_the_lists_metadata_and_what_was_asked_for_of_each_object() -> None:
-    table = orjson.loads(await render.render_list(rendering(Form.TABLE), PAGE))
+def test_tables_carry_the_lists_metadata_and_what_was_asked_for_of_each_object() -> None:
+    table = orjson.loads(render.render_list(rendering(Form.TABLE), PAGE))
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"]["continue"] == "token"
     assert [row["cells"][0] for row in table["rows"]] == ["a", "b"]
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     whole = rendering(Form.TABLE, "v1beta1", include_object="Object")
-    older = orjson.loads(await render.render_list(whole, PAGE))
+    older = orjson.loads(render.render_list(whole, PAGE))
     assert older["apiVersion"] == "meta.k8s.io/v1beta1"
     assert older["rows"][0]["object"]["spec"] == {"x": 1}
     bare = rendering(Form.TABLE, include_object="None")
-    assert "object" not in orjson.loads(await render.render_list(bare, PAGE))["rows"][0]
+    assert "object" not in orjson.loads(render.render_list(bare, PAGE))["rows"][0]
 
 
-async def test_reduced_objects_are_metadata_alone() -> None:
-    reduced = orjson.loads(await render.render_list(rendering(Form.PARTIAL_LIST), PAGE))
+def test_reduced_objects_are_metadata_alone() -> None:
+    reduced = orjson.loads(render.render_list(rendering(Form.PARTIAL_LIST), PAGE))
     assert reduced["kind"] == "PartialObjectMetadataList"
     assert reduced["items"][0]["kind"] == "PartialObjectMetadata"
     assert "spec" not in reduced["items"][0]
@@ -125,8 +125,8 @@ def test_what_to_include_is_one_of_three(text: str, value: str) -> None:
         render.parse_include_object("object")
 
 
-async def test_json_for_human_eyes_is_the_same_json() -> None:
-    body = await render.render_list(rendering(), PAGE)
+def test_json_for_human_eyes_is_the_same_json() -> None:
+    body = render.render_list(rendering(), PAGE)
     pretty = render.indented(body)
     assert orjson.loads(pretty) == orjson.loads(body)
     assert pretty.startswith(b"{\n  ")
