@@ -1,14 +1,13 @@
 """One request keeps the API server from everything else for 50 ms at most, whatever is in it.
 
-Each attack is sent by a user who may, to a server with other users on it; the witness tells the
-longest piece of work. What the bound on values does not refuse is just below it.
+Each is sent by a user who may, and is refused, or just below the bound that would refuse it. The
+witness tells the longest stall under each group of them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -86,132 +85,348 @@ def review(**attributes: Any) -> dict[str, Any]:
 
 
 POD, LONG = f"{CORE}/pods/victim", f"{CORE}/pods/long"
-ATTACKS = {
+ATTACKS: dict[str, dict[str, Attack]] = {
+    "patches": {
         "a patch that removes many values": Attack(
-            TENANT, "PATCH", LONG + DRY, lambda: {"spec": {"containers": [
-                {"name": "a", "$deleteFromPrimitiveList/args": [f"x{n}" for n in range(18_000)]}]}},
-            422, STRATEGIC),
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: {
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "a",
+                            "$deleteFromPrimitiveList/args": [f"x{n}" for n in range(18_000)],
+                        }
+                    ]
+                }
+            },
+            422,
+            STRATEGIC,
+        ),
         "a patch that arranges many elements": Attack(
-            TENANT, "PATCH", POD + DRY, lambda: {"spec": {"volumes": [
-                {"name": f"v{n}"} for n in range(9_000)]}}, 400, STRATEGIC),
+            TENANT,
+            "PATCH",
+            POD + DRY,
+            lambda: {"spec": {"volumes": [{"name": f"v{n}"} for n in range(9_000)]}},
+            400,
+            STRATEGIC,
+        ),
         "a patch of one element again and again": Attack(
-            TENANT, "PATCH", LONG + DRY, lambda: {"spec": {"containers": [
-                {"name": "a", "stdin": True}] * 6_000}}, 413, STRATEGIC),
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: {"spec": {"containers": [{"name": "a", "stdin": True}] * 6_000}},
+            413,
+            STRATEGIC,
+        ),
         "a patch with retained keys": Attack(
-            TENANT, "PATCH", POD + DRY, lambda: {"spec": {
-                "$retainKeys": [f"x{n}" for n in range(9_000)],
-                **{f"x{n}": "" for n in range(9_000)}}}, 422, STRATEGIC),
+            TENANT,
+            "PATCH",
+            POD + DRY,
+            lambda: {
+                "spec": {
+                    "$retainKeys": [f"x{n}" for n in range(9_000)],
+                    **{f"x{n}": "" for n in range(9_000)},
+                }
+            },
+            422,
+            STRATEGIC,
+        ),
         "a patch with 20 000 tolerations": Attack(
-            TENANT, "PATCH", POD, lambda: {"spec": {"tolerations": tolerations(20_000)}}, 413, MERGE),
+            TENANT, "PATCH", POD, lambda: {"spec": {"tolerations": tolerations(20_000)}}, 413, MERGE
+        ),
         "a patch with 4 500 tolerations": Attack(
-            TENANT, "PATCH", POD, lambda: {"spec": {"tolerations": tolerations(MANY)}}, 200, MERGE),
+            TENANT, "PATCH", POD, lambda: {"spec": {"tolerations": tolerations(MANY)}}, 200, MERGE
+        ),
         "10 000 removals from the front of a list": Attack(
-            TENANT, "PATCH", LONG + DRY,
-            lambda: [{"op": "remove", "path": "/spec/containers/0/args/0"}] * 10_000, 413, PATCH),
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: [{"op": "remove", "path": "/spec/containers/0/args/0"}] * 10_000,
+            413,
+            PATCH,
+        ),
         "10 000 removals from a sent list": Attack(
-            TENANT, "PATCH", POD,
-            lambda: text('[{"op":"add","path":"/spec/x","value":[0', ",0", 1_000_000, "]}"
-                         + ',{"op":"remove","path":"/spec/x/0"}' * 9_999 + "]"), 413, PATCH),
+            TENANT,
+            "PATCH",
+            POD,
+            lambda: text(
+                '[{"op":"add","path":"/spec/x","value":[0',
+                ",0",
+                1_000_000,
+                "]}" + ',{"op":"remove","path":"/spec/x/0"}' * 9_999 + "]",
+            ),
+            413,
+            PATCH,
+        ),
         "10 000 copies": Attack(
-            TENANT, "PATCH", LONG + DRY,
-            lambda: [{"op": "copy", "from": "/spec", "path": "/spec/x"}] * 6_000, 413, PATCH),
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: [{"op": "copy", "from": "/spec", "path": "/spec/x"}] * 6_000,
+            413,
+            PATCH,
+        ),
+    },
+    "roles": {
         "a role of 2 000 rules that are not held": Attack(
-            TENANT, "POST", ROLES, lambda: named("greedy", rules=rules(2_000)), 403),
+            TENANT, "POST", ROLES, lambda: named("greedy", rules=rules(2_000)), 403
+        ),
         "a role of 2 000 rules that are held": Attack(
-            TENANT, "POST", ROLES,
-            lambda: named("rich", rules=rules(2_000, resources=["pods"])), 201),
+            TENANT,
+            "POST",
+            ROLES,
+            lambda: named("rich", rules=rules(2_000, resources=["pods"])),
+            201,
+        ),
         "a binding to many subjects": Attack(
-            TENANT, "POST", BINDINGS, lambda: named(
-                "crowd", roleRef={"kind": "ClusterRole", "name": "view"},
-                subjects=[{"kind": "User", "name": f"u{n}"} for n in range(MANY)]), 201),
+            TENANT,
+            "POST",
+            BINDINGS,
+            lambda: named(
+                "crowd",
+                roleRef={"kind": "ClusterRole", "name": "view"},
+                subjects=[{"kind": "User", "name": f"u{n}"} for n in range(MANY)],
+            ),
+            201,
+        ),
         "a binding to many others": Attack(
-            TENANT, "PUT", f"{BINDINGS}/crowd", lambda: named(
-                "crowd", roleRef={"kind": "ClusterRole", "name": "view"},
-                subjects=[{"kind": "User", "name": f"v{n}"} for n in range(MANY)]), 200),
+            TENANT,
+            "PUT",
+            f"{BINDINGS}/crowd",
+            lambda: named(
+                "crowd",
+                roleRef={"kind": "ClusterRole", "name": "view"},
+                subjects=[{"kind": "User", "name": f"v{n}"} for n in range(MANY)],
+            ),
+            200,
+        ),
+    },
+    "reviews": {
         "a review of many numbers": Attack(
-            MALLORY, "POST", f"{REVIEWS}/selfsubjectaccessreviews",
-            lambda: text('{"spec":{"x":[0', ",0", 1_490_000, "]}}"), 413),
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: text('{"spec":{"x":[0', ",0", 1_490_000, "]}}"),
+            413,
+        ),
         "a review of many lists": Attack(
-            MALLORY, "POST", f"{REVIEWS}/selfsubjectaccessreviews",
-            lambda: text('{"spec":{"x":[[]', ",[]", 990_000, "]}}"), 413),
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: text('{"spec":{"x":[[]', ",[]", 990_000, "]}}"),
+            413,
+        ),
         "a review of an endless selector": Attack(
-            MALLORY, "POST", f"{REVIEWS}/selfsubjectaccessreviews",
-            lambda: review(labelSelector={"rawSelector": "a," * 1_490_000}), 201),
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: review(labelSelector={"rawSelector": "a," * 1_490_000}),
+            201,
+        ),
         "a review of many requirements": Attack(
-            MALLORY, "POST", f"{REVIEWS}/selfsubjectaccessreviews",
-            lambda: review(labelSelector={"requirements": [
-                {"key": "!" * 60, "operator": "Exists"}] * MANY}), 422),
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: review(
+                labelSelector={"requirements": [{"key": "!" * 60, "operator": "Exists"}] * MANY}
+            ),
+            422,
+        ),
         "a review of many values": Attack(
-            MALLORY, "POST", f"{REVIEWS}/selfsubjectaccessreviews",
-            lambda: review(labelSelector={"requirements": [
-                {"key": "a", "operator": "In", "values": [f"v{n}" for n in range(19_000)]}]}), 201),
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: review(
+                labelSelector={
+                    "requirements": [
+                        {"key": "a", "operator": "In", "values": [f"v{n}" for n in range(19_000)]}
+                    ]
+                }
+            ),
+            201,
+        ),
         "a review of one's own rules": Attack(
-            TENANT, "POST", f"{REVIEWS}/selfsubjectrulesreviews",
-            lambda: {"spec": {"namespace": TENANT}}, 201),
+            TENANT,
+            "POST",
+            f"{REVIEWS}/selfsubjectrulesreviews",
+            lambda: {"spec": {"namespace": TENANT}},
+            201,
+        ),
+    },
+    "bodies": {
         "many values": Attack(
-            TENANT, "POST", f"{CORE}/configmaps",
-            lambda: text('{"metadata":{"name":"x"},"data":{', '"a":"b",', 370_000, '"c":"d"}}'), 413),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps",
+            lambda: text('{"metadata":{},"data":{', '"a":"b",', 370_000, '"c":"d"}}'),
+            413,
+        ),
         "three megabytes of commas in a text": Attack(
-            TENANT, "POST", f"{CORE}/configmaps" + DRY,
-            lambda: named("x", data={"a": ',[{"' * 250_000}), 201),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: named("x", data={"a": ',[{"' * 250_000}),
+            201,
+        ),
         "deep nesting": Attack(
-            TENANT, "POST", f"{CORE}/configmaps", lambda: b'{"a":' * 19_000, 400),
+            TENANT, "POST", f"{CORE}/configmaps", lambda: b'{"a":' * 19_000, 400
+        ),
         "many fields twice, below a long name": Attack(
-            TENANT, "POST", f"{CORE}/configmaps?dryRun=All&fieldValidation=Strict",
-            lambda: ('{"%s":{%s"a":1}}' % ("x" * 1_000_000, '"abc":1,' * 19_000)).encode(), 400),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps?dryRun=All&fieldValidation=Strict",
+            lambda: text('{"' + "x" * 1_000_000 + '":{', '"abc":1,', 19_000, '"a":1}}'),
+            400,
+        ),
         "many unknown fields": Attack(
-            TENANT, "POST", f"{CORE}/pods?dryRun=All&fieldValidation=Strict",
-            lambda: pod("x", tolerations=[{"x" * 60: n} for n in range(9_000)]), 400),
+            TENANT,
+            "POST",
+            f"{CORE}/pods?dryRun=All&fieldValidation=Strict",
+            lambda: pod("x", tolerations=[{"x" * 60: n} for n in range(9_000)]),
+            400,
+        ),
         "many wrong values": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY, lambda: pod("x", containers=[1] * 19_000), 400),
+            TENANT, "POST", f"{CORE}/pods" + DRY, lambda: pod("x", containers=[1] * 19_000), 400
+        ),
         "many missing values": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY, lambda: pod("x", tolerations=[1] * 19_000), 400),
+            TENANT,
+            "POST",
+            f"{CORE}/pods" + DRY,
+            lambda: pod("x", securityContext={"sysctls": [{}] * 9_000}),
+            400,
+        ),
         "many invalid labels": Attack(
-            TENANT, "POST", f"{CORE}/configmaps" + DRY,
-            lambda: {"metadata": {"name": "x", "labels": {f"-{n}": "-" for n in range(18_000)}}}, 422),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: {"metadata": {"labels": {f"-{n}": "-" for n in range(18_000)}}},
+            422,
+        ),
+    },
+    "pods": {
         "many invalid names": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY,
-            lambda: pod("x", containers=[
-                {"name": "a", "image": "b", "env": [{"name": "="}] * 9_000}]), 422),
+            TENANT,
+            "POST",
+            f"{CORE}/pods" + DRY,
+            lambda: pod(
+                "x", containers=[{"name": "a", "image": "b", "env": [{"name": "="}] * 9_000}]
+            ),
+            422,
+        ),
         "many amounts": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY,
-            lambda: pod("x", containers=[{"name": "a", "image": "b", "resources": {
-                "limits": {f"r{n}": f"{n}.5Gi" for n in range(9_000)}}}]), 201),
+            TENANT,
+            "POST",
+            f"{CORE}/pods" + DRY,
+            lambda: pod(
+                "x",
+                containers=[
+                    {
+                        "name": "a",
+                        "image": "b",
+                        "resources": {"limits": {f"r{n}": f"{n}.5Gi" for n in range(9_000)}},
+                    }
+                ],
+            ),
+            201,
+        ),
         "many containers": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY,
-            lambda: pod("x", containers=[{"name": f"c{n}", "image": "b"} for n in range(1_000)]), 201),
+            TENANT,
+            "POST",
+            f"{CORE}/pods" + DRY,
+            lambda: pod("x", containers=[{"name": f"c{n}", "image": "b"} for n in range(1_000)]),
+            201,
+        ),
         "many variables": Attack(
-            TENANT, "POST", f"{CORE}/pods", lambda: pod("variables", containers=[
-                {"name": "a", "image": "b", "env": [
-                    {"name": f"v{n}", "valueFrom": {"secretKeyRef": {"name": f"s{n}", "key": "k"}}}
-                    for n in range(3_000)]}]), 201),
+            TENANT,
+            "POST",
+            f"{CORE}/pods",
+            lambda: pod(
+                "variables",
+                containers=[
+                    {
+                        "name": "a",
+                        "image": "b",
+                        "env": [
+                            {
+                                "name": f"v{n}",
+                                "valueFrom": {"secretKeyRef": {"name": f"s{n}", "key": "k"}},
+                            }
+                            for n in range(3_000)
+                        ],
+                    }
+                ],
+            ),
+            201,
+        ),
         "many owners": Attack(
-            TENANT, "POST", f"{CORE}/configmaps" + DRY, lambda: {"metadata": {
-                "name": "x", "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"{n}"}
-                    for n in range(3_900)]}}, 422),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: {
+                "metadata": {
+                    "name": "x",
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"{n}"}
+                        for n in range(3_900)
+                    ],
+                }
+            },
+            422,
+        ),
         "many owners of one uid": Attack(
-            TENANT, "POST", f"{CORE}/configmaps" + DRY, lambda: {"metadata": {
-                "name": "x", "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": "u" * 600}
-                    for n in range(3_900)]}}, 201),
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: {
+                "metadata": {
+                    "name": "x",
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": "u" * 600}
+                        for n in range(3_900)
+                    ],
+                }
+            },
+            201,
+        ),
         "many fields in protobuf": Attack(
-            TENANT, "POST", f"{CORE}/pods" + DRY, lambda: fields_of(b"\xb2\x01\x03\x0a\x01k", 5_900),
-            201, "application/vnd.kubernetes.protobuf"),
+            TENANT,
+            "POST",
+            f"{CORE}/pods" + DRY,
+            lambda: fields_of(b"\xb2\x01\x03\x0a\x01k", 5_900),
+            201,
+            "application/vnd.kubernetes.protobuf",
+        ),
+    },
+    "lists": {
         "a large object for people": Attack(
-            TENANT, "GET", f"{BINDINGS}/crowd?pretty=true", lambda: None, 200),
+            TENANT, "GET", f"{BINDINGS}/crowd?pretty=true", lambda: None, 200
+        ),
         "a list of every object by many terms": Attack(
-            TENANT, "GET", f"{CORE}/configmaps?labelSelector=" + selector("!{}", 100),
-            lambda: None, 200),
+            TENANT,
+            "GET",
+            f"{CORE}/configmaps?labelSelector=" + selector("!{}", 100),
+            lambda: None,
+            200,
+        ),
         "a list by too many terms": Attack(
-            TENANT, "GET", f"{CORE}/configmaps?labelSelector=" + selector("!{}", 1_500),
-            lambda: None, 400),
+            TENANT,
+            "GET",
+            f"{CORE}/configmaps?labelSelector=" + selector("!{}", 1_500),
+            lambda: None,
+            400,
+        ),
         "a watch of every object by many terms": Attack(
-            TENANT, "GET", f"{CORE}/configmaps?watch=1&timeoutSeconds=1&labelSelector="
-            + selector("!{}", 100), lambda: None, 200),
-        "a collection deleted": Attack(
-            TENANT, "DELETE", f"{CORE}/configmaps", lambda: None, 200),
-}  # fmt: skip
+            TENANT,
+            "GET",
+            f"{CORE}/configmaps?watch=1&timeoutSeconds=1&labelSelector=" + selector("!{}", 100),
+            lambda: None,
+            200,
+        ),
+        "a collection deleted": Attack(TENANT, "DELETE", f"{CORE}/configmaps", lambda: None, 200),
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -221,18 +436,22 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         args = [f"x{number}" for number in range(18_000)]
         long = {"name": "a", "image": "b", "args": args}
         running.make(f"{CORE}/pods", pod("victim"), pod("long", containers=[long]))
-        running.make(f"{CORE}/configmaps", *(named(f"c{number}") for number in range(500)))
+        running.make(f"{CORE}/configmaps", *(named(f"c{number}") for number in range(100)))
         yield running
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_no_request_keeps_the_server_from_the_others(target: Attacked, name: str) -> None:
-    attack = ATTACKS[name]
-    made = attack.make()
-    body = made if isinstance(made, bytes | None) else json.dumps(made).encode()
-    ask = partial(target.ask, attack.user, attack.method, attack.path, body)
+@pytest.mark.parametrize("group", ATTACKS)
+def test_no_request_keeps_the_server_from_the_others(target: Attacked, group: str) -> None:
+    bodies = {name: encoded(attack.make()) for name, attack in ATTACKS[group].items()}
+    answers = {}
     with target.witnessed() as seen:
-        answer = ask(Content_Type=attack.form)
-    print(f"{name}: {answer.status} {seen.stall_ms:.0f} ms")
-    assert answer.status == attack.status, answer.body[:500]
+        for name, attack in ATTACKS[group].items():
+            sent = attack.user, attack.method, attack.path, bodies[name]
+            answers[name] = target.ask(*sent, Content_Type=attack.form)
+    for name, answer in answers.items():
+        assert answer.status == ATTACKS[group][name].status, (name, answer.body[:500])
     harness.no_long_stall(seen)
+
+
+def encoded(body: object) -> bytes | None:
+    return body if isinstance(body, bytes | None) else json.dumps(body).encode()

@@ -80,9 +80,8 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
         async for dependent in turns.in_turns(owned)
         for ref in dependent.refs
     }
-    state_of = states.__getitem__
     planned = await turns.aside(
-        partial(plan, owned, going, lambda one, ref: state_of((one.key, ref)))
+        lambda: plan(owned, going, lambda dependent, ref: states[dependent.key, ref])
     )
     return await _carry_out(backend, planned)
 
