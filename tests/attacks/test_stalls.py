@@ -173,6 +173,13 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "a role of 2 000 rules that are not held": Attack(
             TENANT, "POST", ROLES, lambda: named("greedy", rules=rules(2_000)), 403
         ),
+        "a role of 7 800 parts that are not held": Attack(
+            TENANT,
+            "POST",
+            ROLES,
+            lambda: named("greedy", rules=rules(1_300, verbs=list("abcdef"))),
+            403,
+        ),
         "a role of 2 000 rules that are held": Attack(
             TENANT,
             "POST",
