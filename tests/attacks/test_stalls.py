@@ -160,6 +160,22 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             413,
             PATCH,
         ),
+        "10 000 tests": Attack(
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: [{"op": "test", "path": "/kind", "value": "Pod"}] * 10_000,
+            200,
+            PATCH,
+        ),
+        "a patch that makes a large object": Attack(
+            TENANT,
+            "PATCH",
+            LONG + DRY,
+            lambda: [{"op": "add", "path": "/spec/x", "value": [0] * 50_000}],
+            413,
+            PATCH,
+        ),
         "10 000 copies": Attack(
             TENANT,
             "PATCH",

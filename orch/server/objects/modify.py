@@ -18,7 +18,15 @@ from orch.server.objects.create import create
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, same
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
-from orch.server.request.bodies import drop_nulls, loads, require_bounded
+from orch.server.request.bodies import (
+    MAX_PATCH_VALUES,
+    MAX_VALUES,
+    drop_nulls,
+    loads,
+    require_bounded,
+    too_large,
+    values_in,
+)
 from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
@@ -133,7 +141,9 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
     if media_type not in media.PATCHES:
         raise media.unknown_format(media.PATCHES)
-    data: Any = loads(body, "error decoding patch")
+    most = MAX_PATCH_VALUES if media_type == media.JSON_PATCH else MAX_VALUES
+    data: Any = loads(body, "error decoding patch", most)
+    is_large = values_in(body) > turns.SMALL
     if media_type == media.JSON_PATCH:
         _check_operations(data)
     elif not isinstance(data, dict):
@@ -142,6 +152,8 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     def change(current: Document) -> Document:
         try:
             changed = _apply(resource, media_type, current, data)
+            if is_large and patch.count_values(changed) > MAX_VALUES:
+                raise too_large(f"would have more than {MAX_VALUES} values")
         except patch.PatchError as error:
             raise _failed(error) from None
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):

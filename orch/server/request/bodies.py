@@ -16,6 +16,7 @@ from orch.wire.patch.patch import MAX_DEPTH
 
 MAX_BYTES = 3 * 1024 * 1024  # of one body, or of one stored object
 MAX_VALUES = 20_000  # likewise; most work grows with their number
+MAX_PATCH_VALUES = 60_000  # of a JSON patch: 10,000 operations with their fields
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
 _INT64_MAX = 2**63 - 1  # below the minimum JSON gives a float, which records refuse
@@ -35,9 +36,9 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
     return decoded
 
 
-def loads(body: bytes, failed: str) -> Any:
+def loads(body: bytes, failed: str, most: int = MAX_VALUES) -> Any:
     """The JSON data in a body; ApiError 400 begins with `failed`, 413 for too many values."""
-    require_bounded(body)
+    require_bounded(body, most)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -51,25 +52,23 @@ def values_in(body: bytes) -> int:
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
-def require_bounded(body: bytes) -> None:
+def require_bounded(body: bytes, most: int = MAX_VALUES) -> None:
     """ApiError 413 for a JSON text that is too long or has too many values; does not parse it."""
     if len(body) > MAX_BYTES:
-        raise _too_large(f"is larger than {MAX_BYTES} bytes")
-    if values_in(body) <= MAX_VALUES:
-        return
-    if values_in(structure(body)) > MAX_VALUES:
-        raise _too_large(f"has more than {MAX_VALUES} values")
+        raise too_large(f"is larger than {MAX_BYTES} bytes")
+    if values_in(body) > most and values_in(structure(body)) > most:
+        raise too_large(f"has more than {most} values")
 
 
 def structure(body: bytes) -> bytes:
     """A JSON text without what is in its texts; all of it when it has more texts than it may."""
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # only the ends of texts are left
-    if plain.count(b'"') > 4 * MAX_VALUES:  # a name and a text for each value
+    if plain.count(b'"') > 4 * MAX_PATCH_VALUES:  # a name and a text for each value
         return body
     return b"".join(plain.split(b'"')[::2])
 
 
-def _too_large(how: str) -> ApiError:
+def too_large(how: str) -> ApiError:
     text = f"the object {how}: put less into one object"
     return ApiError(413, "RequestEntityTooLarge", text)
 
