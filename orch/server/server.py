@@ -46,8 +46,8 @@ from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
-from orch.server.objects.backend import Admission, Backend
-from orch.server.objects.document import decode, key_of
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Admission, decode, key_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases
@@ -58,7 +58,6 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.names import RBAC_GROUP
 from orch.wire.records.kinds import NODES, PODS, RESOURCES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -276,16 +275,15 @@ class Server:
 
 
 def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind admission: creation by PUT, nodes, and privilege escalation."""
-    creation = CreationGuard(authorizer)
+    """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
-    guard = RoleGuard(authorizer, index)
-    admission: dict[str, tuple[Admission, ...]] = {
-        resource.plural: (
-            *((creation.check,) if resource.create_on_update else ()),
-            *((restriction.check,) if resource.plural in restriction.plurals else ()),
-            *((guard.check,) if resource.group == RBAC_GROUP else ()),
-        )
+    steps: tuple[Admission, ...] = (
+        CreationGuard(authorizer),
+        restriction,
+        RoleGuard(authorizer, index),
+    )
+    admission = {
+        resource.plural: tuple(step for step in steps if step.judges(resource))
         for resource in RESOURCES
     }
     return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
