@@ -17,7 +17,7 @@ from orch.component.process.daemon import SetupError
 from orch.component.yaml_file import YamlError
 from orch.server.admission.pod_security import levels
 from orch.server.admission.pod_security.guard import Settings
-from orch.server.admission.pod_security.levels import LATEST, LevelVersion, Policy
+from orch.server.admission.pod_security.levels import LATEST, LevelVersion, PodPolicy
 from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
 
 _FLAG = "--admission-control-config-file"
@@ -50,8 +50,8 @@ class PodSecurityDefaults(_Record):
     warn: _Level = levels.PRIVILEGED
     warn_minor: _Minor = Field(LATEST, alias="warn-version")
 
-    def policy(self) -> Policy:
-        return Policy(
+    def policy(self) -> PodPolicy:
+        return PodPolicy(
             LevelVersion(self.enforce, self.enforce_minor),
             LevelVersion(self.audit, self.audit_minor),
             LevelVersion(self.warn, self.warn_minor),

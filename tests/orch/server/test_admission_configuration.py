@@ -6,7 +6,7 @@ import pytest
 
 from orch.component.process.daemon import SetupError
 from orch.server.admission.pod_security.guard import Settings
-from orch.server.admission.pod_security.levels import LevelVersion, Policy
+from orch.server.admission.pod_security.levels import LevelVersion, PodPolicy
 from orch.server.admission_configuration import read_settings
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
@@ -17,7 +17,7 @@ SECURITY = (
     "exemptions:\n  usernames: [a]\n  namespaces: [b, c]\n  runtimeClasses: [d.e]\n"
 )
 WANTED = Settings(
-    Policy(LevelVersion("baseline", 30), LevelVersion(), LevelVersion("restricted")),
+    PodPolicy(LevelVersion("baseline", 30), LevelVersion(), LevelVersion("restricted")),
     frozenset(("a",)),
     frozenset(("b", "c")),
     frozenset(("d.e",)),

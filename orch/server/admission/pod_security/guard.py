@@ -23,7 +23,7 @@ from orch.server.admission.pod_security.levels import (
     PRIVILEGED,
     WARN,
     LevelVersion,
-    Policy,
+    PodPolicy,
     is_stricter,
     policy_of,
 )
@@ -45,7 +45,7 @@ _UNJUDGED = frozenset(("activeDeadlineSeconds", "terminationGracePeriodSeconds",
 class Settings:
     """The server's: the policy of namespaces without labels, and who is never judged."""
 
-    defaults: Policy = field(default_factory=Policy)
+    defaults: PodPolicy = field(default_factory=PodPolicy)
     usernames: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset()
@@ -134,14 +134,14 @@ class PodSecurity:
         self._counts.exempted(asked)
         _annotate(notes, "exempt", why)
 
-    def _policy_in(self, namespace: str) -> tuple[Policy, tuple[Cause, ...]]:
+    def _policy_in(self, namespace: str) -> tuple[PodPolicy, tuple[Cause, ...]]:
         labels = self._labels_of(namespace)
         if labels is None:
             raise errors.not_found(NAMESPACES.plural, namespace)
         return policy_of(labels, self._settings.defaults)
 
     def _judge(
-        self, target: ObjectTarget, notes: Notes, policy: Policy, asked: Asked, pod: Document
+        self, target: ObjectTarget, notes: Notes, policy: PodPolicy, asked: Asked, pod: Document
     ) -> None:
         verdict_of = cache(partial(evaluate, pod=JudgedPod.of(pod), newest=self._newest))
         enforced, audited = verdict_of(policy.enforce), verdict_of(policy.audit)
@@ -207,7 +207,7 @@ def _enforces_more(new: LevelVersion, old: LevelVersion) -> bool:
 
 
 def _ignored_policy(
-    name: str, policy: Policy, defaults: Policy, labels: Mapping[str, str]
+    name: str, policy: PodPolicy, defaults: PodPolicy, labels: Mapping[str, str]
 ) -> Iterator[str]:
     """The warning that an exempt namespace's labels have no effect."""
     if policy.is_privileged or policy.is_like(defaults):

@@ -42,7 +42,7 @@ class LevelVersion(NamedTuple):
         return self == other or self.level == other.level == PRIVILEGED
 
 
-class Policy(NamedTuple):
+class PodPolicy(NamedTuple):
     """What is refused, what is put on record, and what the client is warned of."""
 
     enforce: LevelVersion = LevelVersion()
@@ -53,7 +53,7 @@ class Policy(NamedTuple):
     def is_privileged(self) -> bool:
         return all(mode.level == PRIVILEGED for mode in self)
 
-    def is_like(self, other: Policy) -> bool:
+    def is_like(self, other: PodPolicy) -> bool:
         return all(mine.is_like(theirs) for mine, theirs in zip(self, other, strict=True))
 
 
@@ -83,7 +83,9 @@ def has_label(labels: Mapping[str, str], mode: str) -> bool:
     return any(f"{prefix}{mode}{end}" in labels for prefix in _PREFIXES for end in ("", "-version"))
 
 
-def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tuple[Cause, ...]]:
+def policy_of(
+    labels: Mapping[str, str], defaults: PodPolicy
+) -> tuple[PodPolicy, tuple[Cause, ...]]:
     """The policy that labels choose, and what is wrong with them.
 
     A label that cannot be read counts as `restricted` for what is enforced, as `privileged`
@@ -106,11 +108,11 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, tupl
                 default.level if level is None else level, default.minor if minor is None else minor
             )
         )
-    policy = Policy(*modes)
+    policy = PodPolicy(*modes)
     return policy._replace(warn=_warn(policy, given)), tuple(problems)
 
 
-def _warn(policy: Policy, given: Mapping[str, bool]) -> LevelVersion:
+def _warn(policy: PodPolicy, given: Mapping[str, bool]) -> LevelVersion:
     """Without a label of its own, warnings follow a stricter level that is enforced."""
     enforce, warn = policy.enforce, policy.warn
     if WARN in given or not given.get(ENFORCE) or not is_stricter(enforce.level, warn.level):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.admission.pod_security.levels import LATEST, LevelVersion, Policy, policy_of
+from orch.server.admission.pod_security.levels import LATEST, LevelVersion, PodPolicy, policy_of
 
 UP = "pod-security.kubernetes.io/"
 OWN = "pod-security.orch.io/"
@@ -42,16 +42,16 @@ def test_labels_choose_the_policy(
     prefix: str, labels: dict[str, str], enforce: str, audit: str, warn: str
 ) -> None:
     given = {prefix + name: value for name, value in labels.items()} | {"app": "web"}
-    policy, problems = policy_of(given, Policy())
+    policy, problems = policy_of(given, PodPolicy())
     assert [str(mode) for mode in policy] == [enforce, audit, warn]
     assert not problems
 
 
 def test_what_no_label_says_is_as_the_server_does_it() -> None:
-    defaults = Policy(STRICT, STRICT, STRICT)
+    defaults = PodPolicy(STRICT, STRICT, STRICT)
     assert policy_of({}, defaults) == (defaults, ())
     policy, _ = policy_of({f"{UP}enforce": "privileged", f"{UP}warn-version": "latest"}, defaults)
-    assert policy == Policy(LevelVersion("privileged", 20), STRICT, LevelVersion("restricted"))
+    assert policy == PodPolicy(LevelVersion("privileged", 20), STRICT, LevelVersion("restricted"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_no_label_says_is_as_the_server_does_it() -> None:
 def test_what_cannot_be_read_is_refused_and_enforced_strictly(
     prefix: str, name: str, value: str, text: str, enforce: str, warn: str
 ) -> None:
-    policy, (problem,) = policy_of({prefix + name: value}, Policy())
+    policy, (problem,) = policy_of({prefix + name: value}, PodPolicy())
     assert problem.field == f"metadata.labels[{prefix}{name}]"
     assert problem.message == f'Invalid value: "{value}": {text}'
     assert (str(policy.enforce), str(policy.warn)) == (enforce, warn)
@@ -80,10 +80,10 @@ def test_what_cannot_be_read_is_refused_and_enforced_strictly(
 
 def test_both_names_of_a_label_may_be_used_if_they_agree() -> None:
     both = {f"{UP}enforce": "baseline", f"{OWN}enforce": "baseline"}
-    assert policy_of(both, Policy()) == policy_of({f"{UP}enforce": "baseline"}, Policy())
+    assert policy_of(both, PodPolicy()) == policy_of({f"{UP}enforce": "baseline"}, PodPolicy())
     for theirs, ours in (("privileged", "baseline"), ("baseline", "privileged")):
         labels = {f"{OWN}enforce": ours, f"{UP}enforce": theirs}
-        policy, (problem,) = policy_of(labels, Policy())
+        policy, (problem,) = policy_of(labels, PodPolicy())
         assert problem.field == f"metadata.labels[{OWN}enforce]"
         assert problem.message.endswith(f"must be the same as {UP}enforce, which is {theirs}")
         assert policy.enforce == LevelVersion("restricted", LATEST)
