@@ -37,6 +37,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 NEWEST = 35
+PRIVILEGED = {"privileged": True, "allowPrivilegeEscalation": True}
 
 BAD = {name: case.made() for name, case in CASES.items() if case.is_refused("restricted", NEWEST)}
 BAD |= {
@@ -47,11 +48,11 @@ BAD |= {
         container={"capabilities": {"add": ["SYS_ADMIN"]}}, spec={"os": {"name": ["windows"]}}
     ).made(),
     "a mirror": Case(
-        container={"privileged": True},
+        container=PRIVILEGED,
         spec={"nodeName": harness.NODE},
         annotations={ANNOTATION_CONFIG_MIRROR: "x", ANNOTATION_CONFIG_SOURCE: "file"},
     ).made(),
-    "bound at once": Case(container={"privileged": True}, spec={"nodeName": harness.NODE}).made(),
+    "bound at once": Case(container=PRIVILEGED, spec={"nodeName": harness.NODE}).made(),
     "of an unknown class": Case(spec={"hostPID": True, "runtimeClassName": "vm"}).made(),
 }
 

@@ -125,8 +125,10 @@ CASES: dict[str, Case] = {
     ),
     "no host namespace": Case(spec={"hostNetwork": False, "hostPID": False, "hostIPC": False}),
     "privileged": Case(
-        'privileged (container "c" must not set securityContext.privileged=true)', 0, 0,
-        container={"privileged": True},
+        'privileged (container "c" must not set securityContext.privileged=true),'
+        ' allowPrivilegeEscalation != false (container "c" must set'
+        " securityContext.allowPrivilegeEscalation=false)", 0, 0,
+        container={"privileged": True, "allowPrivilegeEscalation": True},
     ),
     "not privileged": Case(container={"privileged": False}),
     "a host port": Case(

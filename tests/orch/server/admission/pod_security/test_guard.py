@@ -21,7 +21,11 @@ UP = "pod-security.kubernetes.io/"
 OWN = "pod-security.orch.io/"
 TEAM = f"{NAMESPACES}/team"
 PODS = f"{TEAM}/pods"
-PRIVILEGED = 'privileged (container "c" must not set securityContext.privileged=true)'
+PRIVILEGED = (
+    'privileged (container "c" must not set securityContext.privileged=true),'
+    ' allowPrivilegeEscalation != false (container "c" must set'
+    " securityContext.allowPrivilegeEscalation=false)"
+)
 
 
 async def make_team(api: Api, **modes: str) -> None:
@@ -43,7 +47,10 @@ def pod(name: str = "p", *, bad: bool = False, **spec: Any) -> dict[str, Any]:
     document["metadata"] = {"name": name}
     document["spec"] |= spec
     if bad:
-        document["spec"]["containers"][0]["securityContext"]["privileged"] = True
+        document["spec"]["containers"][0]["securityContext"] |= {
+            "privileged": True,
+            "allowPrivilegeEscalation": True,
+        }
     return document
 
 
