@@ -5,11 +5,10 @@ Each follows the reference's policy/check_*.go, whose texts clients see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from orch.server.admission.pod_security.judged import (
     Document,
-    JudgedContainer,
     JudgedPod,
     Violation,
     annotation,
@@ -19,6 +18,7 @@ from orch.server.admission.pod_security.judged import (
     plural,
     quoted,
     text_of,
+    those_with_any,
     use,
 )
 from orch.wire import raw
@@ -85,19 +85,19 @@ def _may_be_annotated(profile: object, *others: str) -> bool:
 
 
 def capabilities(pod: JudgedPod) -> Violation | None:
-    added = {container.name: added_beyond(container, _CAPABILITIES) for container in pod.secured}
-    bad = {name: beyond for name, beyond in added.items() if beyond}
-    return Violation("non-default capabilities", added_text(bad)) if bad else None
+    text = added_text(pod, _CAPABILITIES)
+    return Violation("non-default capabilities", text) if text else None
 
 
-def added_beyond(container: JudgedContainer, allowed: frozenset[str]) -> set[str]:
-    return set(raw.value(container.context, "capabilities", "add") or ()) - allowed
-
-
-def added_text(bad: Mapping[str, set[str]]) -> str:
-    """`bad`: by container, the capabilities that it may not add."""
-    values = quoted(sorted(set().union(*bad.values())))
-    return f"{names_of(bad)} must not include {values} in securityContext.capabilities.add"
+def added_text(pod: JudgedPod, allowed: frozenset[str]) -> str:
+    """Which containers add other capabilities, and which; "" for none."""
+    added = [
+        (container.name, {*(raw.value(container.context, "capabilities", "add") or ())} - allowed)
+        for container in pod.secured
+    ]
+    containers, values = those_with_any(added)
+    text = f"{names_of(containers)} must not include {quoted(values)}"
+    return f"{text} in securityContext.capabilities.add" if containers else ""
 
 
 def host_namespaces(pod: JudgedPod) -> Violation | None:
@@ -113,28 +113,22 @@ def host_path_volumes(pod: JudgedPod) -> Violation | None:
 
 
 def host_ports(pod: JudgedPod) -> Violation | None:
-    found = {
-        container.name: {str(p["hostPort"]) for p in container.fields["ports"] if p.get("hostPort")}
+    used = [
+        (container.name, {str(p["hostPort"]) for p in listed if p.get("hostPort")})
         for container in pod.containers
-        if container.fields.get("ports")
-    }
-    containers = [name for name, used in found.items() if used]
-    if not containers:
-        return None
-    ports = set().union(*found.values())
-    who, what = f"{names_of(containers)} {use(containers)}", plural("hostPort", ports)
-    return Violation("hostPort", f"{who} {what} {', '.join(sorted(ports))}")
+        if (listed := container.fields.get("ports"))
+    ]
+    containers, ports = those_with_any(used)
+    text = f"{names_of(containers)} {use(containers)} {plural('hostPort', ports)}"
+    return Violation("hostPort", f"{text} {', '.join(ports)}") if containers else None
 
 
 def host_probes(pod: JudgedPod) -> Violation | None:
-    probed = {container.name: {*_probed_hosts(container.fields)} for container in pod.containers}
-    containers = sorted(name for name, hosts in probed.items() if hosts)
-    if not containers:
-        return None
-    hosts = sorted(set().union(*probed.values()))
-    what = plural("probe or lifecycle host", hosts)
-    text = f"{names_of(containers)} {use(containers)} {what} {quoted(hosts)}"
-    return Violation("probe or lifecycle host", text)
+    probed = [(container.name, {*_probed_hosts(container.fields)}) for container in pod.containers]
+    containers, hosts = those_with_any(probed)
+    what = f"{plural('probe or lifecycle host', hosts)} {quoted(hosts)}"
+    text = f"{names_of(sorted(containers))} {use(containers)} {what}"
+    return Violation("probe or lifecycle host", text) if containers else None
 
 
 def _probed_hosts(container: Document) -> Iterator[str]:
@@ -155,11 +149,14 @@ def privileged(pod: JudgedPod) -> Violation | None:
 
 
 def proc_mount(pod: JudgedPod) -> Violation | None:
-    mounts = {c.name: text_of(c.context.get("procMount") or "Default") for c in pod.secured}
-    bad = {name: mount for name, mount in mounts.items() if mount != "Default"}
-    values = quoted(sorted(set(bad.values())))
-    text = f"{names_of(bad)} must not set securityContext.procMount to {values}"
-    return Violation("procMount", text) if bad else None
+    mounts = [
+        (container.name, {text_of(mount)} - {"Default"})
+        for container in pod.secured
+        if (mount := container.context.get("procMount")) is not None
+    ]
+    containers, values = those_with_any(mounts)
+    text = f"{names_of(containers)} must not set securityContext.procMount to {quoted(values)}"
+    return Violation("procMount", text) if containers else None
 
 
 def selinux_options(pod: JudgedPod, *further_types: str) -> Violation | None:

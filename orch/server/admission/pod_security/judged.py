@@ -90,12 +90,22 @@ def offenders(pod: JudgedPod, wrong: Callable[[Document], str | None]) -> tuple[
     """Who has something wrong in its security context (the pod, containers or both; "" for
     nobody), and what.
     """
-    of_pod = wrong(pod.context)
-    found = {c.name: text for c in pod.secured if (text := wrong(c.context)) is not None}
-    who = ["pod"] if of_pod is not None else []
-    who += [names_of(found)] if found else []
-    values = {*found.values(), *([] if of_pod is None else [of_pod])}
-    return " and ".join(who), sorted(values)
+
+    def values_in(context: Document) -> set[str]:
+        text = wrong(context)
+        return set() if text is None else {text}
+
+    of_pod = values_in(pod.context)
+    containers, values = those_with_any([(c.name, values_in(c.context)) for c in pod.secured])
+    who = ["pod"] if of_pod else []
+    who += [names_of(containers)] if containers else []
+    return " and ".join(who), sorted({*values, *of_pod})
+
+
+def those_with_any(found: Iterable[tuple[str, set[str]]]) -> tuple[list[str], list[str]]:
+    """The names with at least one value, and all values."""
+    pairs = [(name, values) for name, values in found if values]
+    return [name for name, _ in pairs], sorted(set().union(*(values for _, values in pairs)))
 
 
 def quoted(items: Iterable[str]) -> str:

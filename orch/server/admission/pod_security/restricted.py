@@ -8,12 +8,14 @@ from __future__ import annotations
 from orch.server.admission.pod_security import baseline
 from orch.server.admission.pod_security.judged import (
     Check,
+    Document,
     JudgedPod,
     Violation,
     names_of,
     offenders,
     plural,
     quoted,
+    those_with_any,
     use,
 )
 from orch.wire import raw
@@ -54,23 +56,25 @@ def capabilities(pod: JudgedPod) -> Violation | None:
         for container in pod.containers
         if "ALL" not in (raw.value(container.context, "capabilities", "drop") or ())
     ]
-    added = {c.name: baseline.added_beyond(c, _ADDABLE) for c in pod.secured}
-    adding = {name: beyond for name, beyond in added.items() if beyond}
-    texts = [f'{names_of(keeping)} must set securityContext.capabilities.drop=["ALL"]']
-    texts = (texts if keeping else []) + ([baseline.added_text(adding)] if adding else [])
-    return Violation("unrestricted capabilities", "; ".join(texts)) if texts else None
+    kept = f'{names_of(keeping)} must set securityContext.capabilities.drop=["ALL"]'
+    texts = [kept if keeping else "", baseline.added_text(pod, _ADDABLE)]
+    text = "; ".join(filter(None, texts))
+    return Violation("unrestricted capabilities", text) if text else None
 
 
 def volumes(pod: JudgedPod) -> Violation | None:
-    bad = {}
-    for volume in pod.volumes:
-        other = next((name for name in _OTHER_VOLUMES if name in volume), "")
-        if other or _VOLUMES.isdisjoint(volume):
-            bad[volume["name"]] = other or "unknown"
-    kinds = set(bad.values())
-    what = f"{plural('restricted volume type', kinds)} {quoted(sorted(kinds))}"
-    text = f"{plural('volume', bad)} {quoted(bad)} {use(bad)} {what}"
-    return Violation("restricted volume types", text) if bad else None
+    names, kinds = those_with_any(
+        [(volume["name"], _other_types(volume)) for volume in pod.volumes]
+    )
+    what = f"{plural('restricted volume type', kinds)} {quoted(kinds)}"
+    text = f"{plural('volume', names)} {quoted(names)} {use(names)} {what}"
+    return Violation("restricted volume types", text) if names else None
+
+
+def _other_types(volume: Document) -> set[str]:
+    """The restricted type of a volume, if it has one."""
+    other = next((name for name in _OTHER_VOLUMES if name in volume), "")
+    return {other or "unknown"} if other or _VOLUMES.isdisjoint(volume) else set()
 
 
 def run_as_non_root(pod: JudgedPod) -> Violation | None:

@@ -73,6 +73,20 @@ def test_every_container_is_judged_init_containers_first() -> None:
     )
 
 
+def test_a_container_does_not_hide_another_of_its_name() -> None:
+    for changes in (
+        {"container": {"capabilities": {"drop": ["ALL"], "add": ["NET_RAW"]}}},
+        {"container": {"procMount": "Unmasked"}},
+        {"fields": {"ports": [{"containerPort": 1, "hostPort": 1}]}},
+        {"fields": {"livenessProbe": {"httpGet": {"port": 1, "host": "a"}}}},
+    ):
+        document = Case(**changes).made()
+        harmless = {**Case().made()["spec"]["containers"][0], "ports": [{"containerPort": 1}]}
+        harmless["securityContext"]["procMount"] = "Default"
+        document["spec"]["containers"].append(harmless)
+        assert refused(document, "baseline", LATEST)
+
+
 def test_the_latest_version_and_later_ones_are_those_of_the_server() -> None:
     pod = JudgedPod.of(CASES["user 0 among own users"].made())
     for minor in (LATEST, 36, 35):
