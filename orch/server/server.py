@@ -22,6 +22,7 @@ from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server.admission.priority import Priorities
 from orch.server.admission.role_guard import RoleGuard
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
@@ -33,6 +34,7 @@ from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import event_ttl, namespaces
 from orch.server.controllers.garbage_collector import GarbageCollector
+from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
@@ -47,7 +49,8 @@ from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Admission, decode, key_of
+from orch.server.objects.charging import Charging
+from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases
@@ -58,7 +61,7 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NODES, PODS, RESOURCES
+from orch.wire.records.kinds import NODES, PODS, RESOURCES, Resource
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -108,7 +111,9 @@ class Server:
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
-        self._backend = _backend(self.storage, self.authorizer, index)
+        charging = Charging(self.storage, flags.storage.bounds)
+        self._backend = _backend(self.storage, self.authorizer, index, charging)
+        self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
         limits = flags.limits
@@ -134,9 +139,10 @@ class Server:
             await asyncio.to_thread(self._audit_log.open)
         try:
             await self.storage.open()
-            await namespaces.make_namespaces(self._backend)
+            await namespaces.make_initial_objects(self._backend)
             await self._roles.open()
             self._pods.load()
+            self._quotas.informer.load()
             await self.storage_health.look()
         except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
@@ -144,7 +150,8 @@ class Server:
 
     def informers(self) -> list[Loop]:
         """The loops that follow storage; without them authorization is out of date."""
-        return [self._pods, *self._roles.informers, self._roles.aggregation]
+        informers = [self._pods, self._quotas.informer, *self._roles.informers]
+        return [*informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
         """Everything that runs beside the requests."""
@@ -159,6 +166,7 @@ class Server:
                 interval_s=namespaces.INTERVAL_S,
             ),
             self._collector.loop,
+            self._quotas.loop,
             Periodic(
                 "service accounts",
                 partial(namespaces.make_default_accounts, self._backend),
@@ -234,8 +242,12 @@ class Server:
             ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors, self._collector.loop.wake)
+        handlers = ResourceHandlers(self._backend, connectors, self._deleted)
         return build(request_filter, handlers, others)
+
+    def _deleted(self) -> None:
+        self._collector.loop.wake()
+        self._quotas.loop.wake()
 
     def _configuration(self) -> dict[str, Any]:
         """The flags, with the effective feature gates."""
@@ -274,10 +286,13 @@ class Server:
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
-def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
+def _backend(
+    storage: Storage, authorizer: Authorizer, index: RbacIndex, charging: Charging
+) -> Backend:
     """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     steps: tuple[Admission, ...] = (
+        Priorities(partial(_documents, storage)),
         CreationGuard(authorizer),
         restriction,
         RoleGuard(authorizer, index),
@@ -286,7 +301,18 @@ def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Back
         resource.plural: tuple(step for step in steps if step.judges(resource))
         for resource in RESOURCES
     }
-    return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
+    return Backend(
+        storage,
+        admission=admission,
+        admit_deletion=restriction.check_deletion,
+        charge=charging.charged,
+    )
+
+
+def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Document]:
+    """Not to be changed."""
+    listed = storage.list(prefix_of(resource, namespace)).items
+    return [stored.once("document", decode) for stored in listed]
 
 
 def _uid_of_node(storage: Storage, name: str) -> str:

@@ -14,6 +14,7 @@ COORDINATION_GROUP = "coordination.orch.io"
 AUTHORIZATION_GROUP = "authorization.orch.io"
 AUTHENTICATION_GROUP = "authentication.orch.io"
 RBAC_GROUP = "rbac.authorization.orch.io"
+SCHEDULING_GROUP = "scheduling.orch.io"
 AUDIT_GROUP = "audit.orch.io"
 DIAGNOSTICS_GROUP = "config.orch.io"
 AGENT_CONFIG_API_VERSION: Final = "nodeagent.config.orch.io/v1beta1"
@@ -35,6 +36,7 @@ LABEL_ROLE_PREFIX = "node-role.orch.io/"
 LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # the reference's, accepted as well
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
+QUOTA_BYTES = "orch.io/bytes"  # in a ResourceQuota: all objects of the namespace, as stored
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"

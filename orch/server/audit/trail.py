@@ -1,7 +1,8 @@
 """The audit trail of one request: who asked for what, when, and how it ended.
 
 A `Trail` begins after authentication and is told how the request proceeds; the policy says which
-stages are recorded and in how much detail. Level Metadata records no part of any object.
+stages are recorded and in how much detail. Level Metadata records no part of any object, and no
+level records a token.
 """
 
 from __future__ import annotations
@@ -94,11 +95,11 @@ class Trail:
         if self.level >= Level.REQUEST:
             sent = await _request_object(self.request)
             if sent is not None:
-                more["requestObject"] = sent
+                more["requestObject"] = _without_token(self.info, sent)
         if self.level >= Level.REQUEST_RESPONSE:
             answered = _response_object(response)
             if answered is not None:
-                more["responseObject"] = answered
+                more["responseObject"] = _without_token(self.info, answered)
         self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
@@ -181,6 +182,24 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
 def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | None:
     body = body_of(response)
     return None if body is None else _as_object(body)
+
+
+_ABOUT_TOKENS = (("tokenreviews", ""), ("serviceaccounts", "token"))
+_BESIDE_TOKENS = ("kind", "apiVersion", "reason", "code", "details", "message")
+
+
+def _without_token(info: RequestInfo, record: dict[str, Any]) -> dict[str, Any]:
+    """A review of a token, or a request for one, without it: who reads the log could use it. Parts
+    in which a client may have put it by mistake are left out, too.
+    """
+    if (info.resource, info.subresource) not in _ABOUT_TOKENS:
+        return record
+    kept = {name: record[name] for name in _BESIDE_TOKENS if name in record}
+    for name in ("spec", "status"):
+        part = record.get(name)
+        if isinstance(part, dict):
+            kept[name] = {field: value for field, value in part.items() if field != "token"}
+    return kept
 
 
 def _as_object(body: Data) -> dict[str, Any] | None:

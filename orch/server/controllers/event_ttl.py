@@ -31,7 +31,7 @@ async def expire_events(backend: Backend) -> None:
     for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
-        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event)))
+        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event), now))
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend
+from orch.server.objects.backend import TRIES, Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
-from orch.server.storage.base import KeyExists, Stored
+from orch.server.storage.base import KeyExists, RevisionMismatch, Stored
 from orch.server.strategy import namespaces
 from orch.wire import errors, times
 from orch.wire.errors import ApiError, Cause, bad_request
@@ -58,16 +58,21 @@ async def _try_create(
     strategy.prepare_create(document)
     validation.check(strategy, document)
     backend.admit(target, document, None)
-    key = key_of(strategy.resource, target.namespace, name)
-    # No await from here to the queue of storage: a namespace found active now cannot be emptied
-    # before this object is visible in it (see `controllers.namespaces`).
-    _require_namespace(backend, target, name)
-    if options.dry_run:
-        return None if backend.storage.get(key) else Stored(key, 0, encode(document))
-    try:
-        return await backend.storage.create(key, encode(document))
-    except KeyExists:
-        return None
+    key, data = key_of(strategy.resource, target.namespace, name), encode(document)
+    for _ in range(TRIES):
+        try:
+            async with backend.charge(target, document, key, data) as charges:
+                # No await from here to the queue of storage: a namespace found active now cannot be
+                # emptied before this object is visible in it (see `controllers.namespaces`).
+                _require_namespace(backend, target, name)
+                if options.dry_run:
+                    return None if backend.storage.get(key) else Stored(key, 0, data)
+                return await backend.storage.create(key, data, charges)
+        except KeyExists:
+            return None
+        except RevisionMismatch:
+            continue  # another server charged the same quota
+    raise target.conflict()
 
 
 def _taken(target: ObjectTarget, sent: metadata.Metadata) -> ApiError:

@@ -65,11 +65,13 @@ async def modify(
         backend.admit(target, new, old)
         if same(new, old):
             return stored
-        if options.dry_run:
-            return Stored(stored.key, stored.revision, encode(new))
-        if _may_go(target, new):
+        data = encode(new)
+        if not options.dry_run and _may_go(target, new):
             return await backend.storage.delete(stored.key, stored.revision)
-        return await backend.storage.update(stored.key, encode(new), stored.revision)
+        async with backend.charge(target, new, stored.key, data) as charges:
+            if options.dry_run:
+                return Stored(stored.key, stored.revision, data)
+            return await backend.storage.update(stored.key, data, stored.revision, charges)
 
     return await backend.write_current(target, write)
 

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
+from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 
@@ -52,6 +53,10 @@ class _KindTable:
         return [objects[key] for key in sorted(objects)]
 
 
+def _data_of(stored: Stored | None) -> bytes | None:
+    return None if stored is None else stored.data
+
+
 class MirroredStorage:
     """The reading half of a storage: objects and history of all kinds under one revision."""
 
@@ -59,6 +64,7 @@ class MirroredStorage:
         self.revision = 0
         self._loaded_at = 0
         self._tables: dict[str, _KindTable] = {}
+        self.tally = Tally()
         self._ended = False
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
@@ -66,13 +72,14 @@ class MirroredStorage:
         self.revision = self._loaded_at = revision
         for stored in items:
             self._table(stored.key).put(stored)
+            self.tally.record(stored.key, None, stored.data)
 
     def reload(self, items: Iterable[Stored], revision: int) -> None:
         """Start again from the medium's contents, after changes were missed.
 
         Every watch ends with Compacted.
         """
-        tables, self._tables = self._tables, {}
+        tables, self._tables, self.tally = self._tables, {}, Tally()
         self.load(items, revision)
         for table in tables.values():
             table.history.lose(revision)
@@ -92,6 +99,11 @@ class MirroredStorage:
         by_table: dict[_KindTable, list[Change]] = {}
         for change in changes:
             table = self._table(change.key)
+            self.tally.record(
+                change.key,
+                table.data(change.key),
+                None if change.current is None else change.current.data,
+            )
             if change.current is None:
                 table.drop(change.key)
             else:
