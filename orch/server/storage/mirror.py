@@ -99,15 +99,12 @@ class MirroredStorage:
         by_table: dict[_KindTable, list[Change]] = {}
         for change in changes:
             table = self._table(change.key)
-            self.tally.record(
-                change.key,
-                table.data(change.key),
-                None if change.current is None else change.current.data,
-            )
+            before = table.objects.get(change.key)
             if change.current is None:
                 table.drop(change.key)
             else:
                 table.put(change.current)
+            self.tally.record(change.key, _data_of(before), _data_of(change.current))
             by_table.setdefault(table, []).append(change)
             self.revision = change.revision
         for table, its_changes in by_table.items():
