@@ -179,9 +179,7 @@ def test_a_full_store_still_takes_renewals_and_deletions(target: Attacked) -> No
     assert answers.keys() == {201, 507}, told
     assert full.status == 507 and "database space exceeded" in full.json()["message"], told
     report = {"status": {"conditions": [{"type": "Ready", "status": "True", "message": "m" * 99}]}}
-    node = target.ask(
-        OPERATOR, "PATCH", f"/api/v1/nodes/{NODE}/status", report, Content_Type=MERGE
-    )
+    node = target.ask(OPERATOR, "PATCH", f"/api/v1/nodes/{NODE}/status", report, Content_Type=MERGE)
     assert node.status == 200, node.body
     with target.witnessed() as seen:  # the neighbour's updates do not grow
         time.sleep(1)

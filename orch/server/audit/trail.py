@@ -109,7 +109,8 @@ class Trail:
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
             answer = _response_object(response) or {}
-            shown = ("status", "reason", "message")[: 3 if self.level >= Level.REQUEST else 2]
+            quoting = self.level >= Level.REQUEST and not _is_about_tokens(self.info)
+            shown = ("status", "reason", "message")[: 3 if quoting else 2]
             status |= {name: answer[name] for name in shown if answer.get(name)}
         return status
 
@@ -185,14 +186,18 @@ def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | No
 
 
 _ABOUT_TOKENS = (("tokenreviews", ""), ("serviceaccounts", "token"))
-_BESIDE_TOKENS = ("kind", "apiVersion", "reason", "code", "details", "message")
+_BESIDE_TOKENS = ("kind", "apiVersion", "reason", "code")
+
+
+def _is_about_tokens(info: RequestInfo) -> bool:
+    return (info.resource, info.subresource) in _ABOUT_TOKENS
 
 
 def _without_token(info: RequestInfo, record: dict[str, Any]) -> dict[str, Any]:
     """A review of a token, or a request for one, without it: who reads the log could use it. Parts
-    in which a client may have put it by mistake are left out, too.
+    that may repeat what a client sent in the wrong place are left out, too.
     """
-    if (info.resource, info.subresource) not in _ABOUT_TOKENS:
+    if not _is_about_tokens(info):
         return record
     kept = {name: record[name] for name in _BESIDE_TOKENS if name in record}
     for name in ("spec", "status"):
