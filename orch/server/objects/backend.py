@@ -40,11 +40,9 @@ def admit_every_deletion(_target: ObjectTarget, _old: Document) -> None:
     """No further rules."""
 
 
-# Held around a write that may grow, given the target, the document, its key and its data; gives the
-# writes to make together with it, or refuses by ApiError.
-Charge = Callable[
-    [ObjectTarget, Document, str, bytes], AbstractAsyncContextManager[Sequence[Write]]
-]
+# Held around a write that may grow, given the target, the document and a Write of it (`expected` 0
+# creates it); gives the writes to make together with it, or refuses by ApiError.
+Charge = Callable[[ObjectTarget, Document, Write], AbstractAsyncContextManager[Sequence[Write]]]
 
 
 @asynccontextmanager

@@ -23,7 +23,12 @@ from orch.server.storage.tally import Bounds, Tally, place_in
 from orch.server.strategy import quotas
 from orch.server.strategy.quotas import Exceeded
 from orch.wire.errors import ApiError
-from orch.wire.names import GROUP_MASTERS, QUOTA_BYTES, USER_CONTROLLER_MANAGER
+from orch.wire.names import (
+    GROUP_MASTERS,
+    QUOTA_BYTES,
+    USER_APISERVER,
+    USER_CONTROLLER_MANAGER,
+)
 from orch.wire.records.authentication import node_name_of
 from orch.wire.records.kinds import EVENTS, LEASES, NODES, PODS, RESOURCE_QUOTAS
 
@@ -51,18 +56,19 @@ class Charging:
 
     @asynccontextmanager
     async def charged(
-        self, target: ObjectTarget, document: Document, key: str, data: bytes
+        self, target: ObjectTarget, document: Document, write: Write
     ) -> AsyncIterator[Sequence[Write]]:
-        """The writes to make together with that of `data`; ApiError 403, 507.
+        """The writes to make together with this one; ApiError 403, 507.
 
+        A creation is charged whole, even over an object that is there: that may be gone by then.
         Storage refuses (RevisionMismatch) when a quota was charged by another server meanwhile.
         """
-        before = self._storage.get(key)
-        growth = (
-            _Growth(0, len(data) - len(before.data))
-            if before
-            else _Growth(1, len(data) + len(key.encode()))
-        )
+        key, size = write.key, len(write.data or b"")
+        before = self._storage.get(key) if write.expected else None
+        if before is None:
+            growth = _Growth(1, size + len(key.encode()))
+        else:
+            growth = _Growth(0, size - len(before.data))
         if growth.bytes <= 0:
             yield ()
             return
@@ -104,8 +110,11 @@ class Charging:
     def _bounded(
         self, target: ObjectTarget, document: Document, key: str, growth: _Growth
     ) -> Iterator[None]:
-        """Count the growth as under way; ApiError when it does not fit."""
-        self._require_room(target, document, key, growth)
+        """Count the growth as under way; ApiError when it does not fit. The server itself must be
+        able to start on a full store.
+        """
+        if target.identity.name != USER_APISERVER:
+            self._require_room(target, document, key, growth)
         under_way, late_s = self._under_way, 0.0
         under_way.add(key, *growth)
         try:

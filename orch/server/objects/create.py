@@ -8,7 +8,7 @@ from orch.server.objects import metadata, validation
 from orch.server.objects.backend import TRIES, Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
-from orch.server.storage.base import KeyExists, RevisionMismatch, Stored
+from orch.server.storage.base import KeyExists, RevisionMismatch, Stored, Write
 from orch.server.strategy import namespaces
 from orch.wire import errors, times
 from orch.wire.errors import ApiError, Cause, bad_request
@@ -61,7 +61,7 @@ async def _try_create(
     key, data = key_of(strategy.resource, target.namespace, name), encode(document)
     for _ in range(TRIES):
         try:
-            async with backend.charge(target, document, key, data) as charges:
+            async with backend.charge(target, document, Write(key, data, 0)) as charges:
                 # No await from here to the queue of storage: a namespace found active now cannot be
                 # emptied before this object is visible in it (see `controllers.namespaces`).
                 _require_namespace(backend, target, name)

@@ -19,7 +19,7 @@ from orch.server.objects.document import Document, ObjectTarget, decode, encode,
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Stored, Write
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
 from orch.wire import causes
@@ -68,7 +68,7 @@ async def modify(
         data = encode(new)
         if not options.dry_run and _may_go(target, new):
             return await backend.storage.delete(stored.key, stored.revision)
-        async with backend.charge(target, new, stored.key, data) as charges:
+        async with backend.charge(target, new, Write(stored.key, data, stored.revision)) as charges:
             if options.dry_run:
                 return Stored(stored.key, stored.revision, data)
             return await backend.storage.update(stored.key, data, stored.revision, charges)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orch.server.controllers import namespaces
 from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.objects.backend import Backend
 from orch.server.objects.charging import Charging
@@ -97,7 +98,9 @@ async def test_an_ended_pod_is_counted_as_an_object_alone(backend) -> None:
     assert "requests.cpu=300m, used: requests.cpu=300m" in await tried(
         charged, "Pod", "b", spec=spec
     )
-    assert "must specify requests.cpu for: c" in await tried(charged, "Pod", "b", **pod())
+    assert "must specify requests.cpu for: c" in await tried(
+        charged, "Pod", "b", spec=pod()["spec"]
+    )
     status = place("Pod", "a", "status")
     await modify(charged, status, lambda pod: {**pod, "status": {"phase": "Succeeded"}})
     await usage.measure()
@@ -107,7 +110,7 @@ async def test_an_ended_pod_is_counted_as_an_object_alone(backend) -> None:
 
 async def test_a_quota_with_scopes_counts_the_pods_in_them(backend) -> None:
     charged, usage = await limited(backend, {"pods": 1, "count/pods": 1}, scopes=["Terminating"])
-    assert await tried(charged, "Pod", "a", **pod()) == ""
+    assert await tried(charged, "Pod", "a", spec=pod()["spec"]) == ""
     ending = pod("b", activeDeadlineSeconds=3)
     assert await tried(charged, "Pod", "b", spec=ending["spec"]) == ""
     assert "exceeded quota" in await tried(charged, "Pod", "c", spec=ending["spec"])
@@ -157,6 +160,27 @@ async def test_writers_that_went_away_do_not_make_room_for_others(backend, mediu
     await usage.measure()
     assert used(backend) == {"count/configmaps": "3"}
     assert len(backend.storage.list("/configmaps/").items) == 3
+
+
+async def test_a_pod_in_the_place_of_one_that_ended_is_charged(backend) -> None:
+    """The old one may be gone when the creation is written, so that it succeeds."""
+    charged, usage = await limited(backend, {"pods": 1})
+    assert await tried(charged, "Pod", "ended", spec=pod()["spec"]) == ""
+    status = place("Pod", "ended", "status")
+    await modify(charged, status, lambda pod: {**pod, "status": {"phase": "Failed"}})
+    await usage.measure()
+    assert await tried(charged, "Pod", "other", spec=pod()["spec"]) == ""
+    deleting = asyncio.ensure_future(delete(charged, place("Pod", "ended"), DeleteOptions()))
+    await asyncio.sleep(0)
+    assert "exceeded quota" in await tried(charged, "Pod", "ended", spec=pod()["spec"])
+    await deleting
+
+
+async def test_the_server_starts_on_a_store_beyond_its_bounds(backend) -> None:
+    charged, _ = charging(backend, store_bytes=1, objects=1, bytes=1)
+    await namespaces.make_initial_objects(charged)
+    with pytest.raises(ApiError, match="exceeded"):
+        await made(charged, "Node", {"metadata": {"name": "n"}})
 
 
 async def test_a_dry_run_is_judged_and_not_charged(backend) -> None:
