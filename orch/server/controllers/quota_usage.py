@@ -16,7 +16,7 @@ from orch.server.objects.charging import Charging
 from orch.server.objects.document import Document, decode, encode, place_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.storage.base import Storage, StorageError, Stored
-from orch.server.storage.tally import Scope
+from orch.server.storage.tally import ScopeTally
 from orch.server.strategy import quotas
 from orch.server.strategy.quotas import Amounts
 from orch.wire.names import QUOTA_BYTES
@@ -76,12 +76,12 @@ class QuotaUsage:
         self._measured[key] = stored.revision, state[1]
 
 
-def _changes(scope: Scope) -> int:
+def _changes(scope: ScopeTally) -> int:
     """How often anything but quotas changed."""
     return scope.all.changes - scope.of(RESOURCE_QUOTAS.plural).changes
 
 
-def _counted(quota: Document, scope: Scope) -> dict[str, int]:
+def _counted(quota: Document, scope: ScopeTally) -> dict[str, int]:
     """The names that the tally knows, and those that count nothing."""
     found = {}
     for name in quotas.hard_of(quota):

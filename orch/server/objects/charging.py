@@ -133,44 +133,42 @@ class Charging:
         self, target: ObjectTarget, document: Document, key: str, growth: _Growth
     ) -> None:
         reserve = 0 if _may_use_reserve(target) else _RESERVE
-        for need in self._needs(key, growth):
-            limit = need.bound - (need.bound * reserve // 100)
-            if not (need.bound and need.more and need.used + need.more > limit):
+        for what, bound, used, more in self._needs(key, growth):
+            limit = bound - bound * reserve // 100
+            if not (bound and more and used + more > limit):
                 continue
-            if need.flag == _STORE:
-                text = f"mvcc: database space exceeded: {need.used} of {limit} bytes are in use"
+            if what is _STORE:
+                text = f"mvcc: database space exceeded: {used} of {limit} bytes are in use"
                 raise ApiError(507, "InsufficientStorage", f"{text} ({_STORE}): {_NEXT}")
-            text = f"exceeded quota: {need.flag}, requested: {need.unit}={need.more}"
-            text += f", used: {need.unit}={need.used}, limited: {need.unit}={limit}: {_NEXT}"
+            flag, _, unit = what.partition("=")
+            text = f"exceeded quota: {flag}, requested: {unit}={more}, used: {unit}={used}"
+            text += f", limited: {unit}={limit}: {_NEXT}"
             raise target.forbidden(document["metadata"].get("name", ""), text)
 
-    def _needs(self, key: str, growth: _Growth) -> Iterator[_Need]:
+    def _needs(self, key: str, growth: _Growth) -> Iterator[tuple[str, int, int, int]]:
+        """The bounds that matter: flag and unit, the bound (0: none), what is used, what is added.
+
+        What is under way counts as used.
+        """
         name, kind = place_in(key)
-        bounds, under_way = self._bounds, self._under_way
-        scope, coming = self._storage.tally.scope(name), under_way.scope(name)
-        is_namespace = not name.startswith("/")
-        amounts = [(scope.all, coming.all, 1, "")]
-        if is_namespace and kind == EVENTS.plural:
-            amounts.append((scope.of(kind), coming.of(kind), _EVENTS, " of events"))
-        for stored, more, share, what in amounts:
-            objects, size = stored.objects + more.objects, stored.bytes + more.bytes
-            flag = f"--max-namespace-objects{what}"
-            yield _Need(flag, "objects", bounds.objects // share, objects, growth.objects)
-            if is_namespace:
-                flag = f"--max-namespace-mib{what}"
-                yield _Need(flag, "bytes", bounds.bytes // share, size, growth.bytes)
-        held, coming_all = self._storage.tally.all, under_way.all
-        size = held.bytes + coming_all.bytes + _OBJECT_BYTES * (held.objects + coming_all.objects)
+        bounds, tally, coming = self._bounds, self._storage.tally, self._under_way
+        scope, more = tally.scope(name), coming.scope(name)
+        used = scope.all.objects + more.all.objects
+        yield "--max-namespace-objects=objects", bounds.objects, used, growth.objects
+        if not name.startswith("/"):
+            used = scope.all.bytes + more.all.bytes
+            yield "--max-namespace-mib=bytes", bounds.bytes, used, growth.bytes
+            if kind == EVENTS.plural:
+                part, more_of_it = scope.of(kind), more.of(kind)
+                used = part.objects + more_of_it.objects
+                flag = "--max-namespace-objects of events=objects"
+                yield flag, bounds.objects // _EVENTS, used, growth.objects
+                used = part.bytes + more_of_it.bytes
+                flag = "--max-namespace-mib of events=bytes"
+                yield flag, bounds.bytes // _EVENTS, used, growth.bytes
+        objects, size = tally.all.objects + coming.all.objects, tally.all.bytes + coming.all.bytes
         grown = growth.bytes + _OBJECT_BYTES * growth.objects
-        yield _Need(_STORE, "bytes", bounds.store_bytes, size, grown)
-
-
-class _Need(NamedTuple):
-    flag: str
-    unit: str
-    bound: int  # 0: none
-    used: int
-    more: int
+        yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown
 
 
 def _charged(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Amount:
+class Count:
     """`changes` grows with every change."""
 
     objects: int = 0
@@ -23,28 +23,28 @@ class Amount:
         self.changes += 1
 
 
-class Scope:
+class ScopeTally:
     """One namespace, or one kind of objects without a namespace."""
 
     def __init__(self) -> None:
-        self.all = Amount()
-        self.kinds: dict[str, Amount] = {}
+        self.all = Count()
+        self.kinds: dict[str, Count] = {}
 
-    def of(self, kind: str) -> Amount:
+    def of(self, kind: str) -> Count:
         """`kind` as in keys: `<plural>[.<group>]`."""
-        return self.kinds.get(kind) or Amount()
+        return self.kinds.get(kind) or Count()
 
 
 class Tally:
     """`record` and `add` take keys; `scope` takes the name that `place_in` gives."""
 
     def __init__(self) -> None:
-        self.all = Amount()
-        self._scopes: dict[str, Scope] = {}
+        self.all = Count()
+        self._scopes: dict[str, ScopeTally] = {}
 
-    def scope(self, name: str) -> Scope:
+    def scope(self, name: str) -> ScopeTally:
         """An empty one where nothing is stored."""
-        return self._scopes.get(name) or Scope()
+        return self._scopes.get(name) or ScopeTally()
 
     def record(self, key: str, before: bytes | None, after: bytes | None) -> None:
         """The data under the key was replaced; None: there is none."""
@@ -54,8 +54,8 @@ class Tally:
 
     def add(self, key: str, objects: int, size: int) -> None:
         name, kind = place_in(key)
-        scope = self._scopes.setdefault(name, Scope())
-        for amount in (self.all, scope.all, scope.kinds.setdefault(kind, Amount())):
+        scope = self._scopes.setdefault(name, ScopeTally())
+        for amount in (self.all, scope.all, scope.kinds.setdefault(kind, Count())):
             amount.add(objects, size)
         if not (scope.all.objects or scope.all.bytes):
             del self._scopes[name]
