@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from orch.component.process.loops import Periodic
 from orch.server.objects.charging import Charging
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0  # it is also woken by new quotas and by deletions
 _PER_TURN = 50
+_BYTES_PER_TURN = 256 * 1024
 
 
 class QuotaUsage:
@@ -93,21 +95,22 @@ def _counted(quota: Document, scope: ScopeTally) -> dict[str, int]:
 
 
 async def _of_pods(quota: Document, pods: Sequence[Stored]) -> dict[str, int]:
-    """The names that need a look at each pod, a few at a time."""
+    """The names that need a look at each pod; a little at a time."""
     scoped = bool(quotas.requirements(quota))
-    names = [name for name in quotas.hard_of(quota) if scoped or quotas.is_of_pods(name)]
+    names = sorted(name for name in quotas.hard_of(quota) if scoped or quotas.is_of_pods(name))
     used = dict.fromkeys(names, 0)
-    for number, stored in enumerate(pods if names else ()):
-        if number % _PER_TURN == 0:
+    memo, amounts = f"quota {quota['metadata']['uid']} {names}", partial(_amounts, quota, names)
+    looked_at = 0  # bytes
+    for stored in pods if names else ():
+        looked_at += len(stored.data) + _BYTES_PER_TURN // _PER_TURN
+        if looked_at > _BYTES_PER_TURN:
+            looked_at = 0
             await asyncio.sleep(0)
-        if scoped and not quotas.covers(quota, PODS, decode(stored)):
-            continue
-        amounts = stored.once("quota", _amounts)
-        for name in names:
-            counts = not quotas.is_of_pods(name)
-            used[name] += quotas.ONE if counts else quotas.of_pod(name, amounts)
+        for name, amount in stored.once(memo, amounts).items():
+            used[name] += amount
     return used
 
 
-def _amounts(stored: Stored) -> Amounts:
-    return quotas.pod_amounts(decode(stored))
+def _amounts(quota: Document, names: list[str], stored: Stored) -> Amounts:
+    pod = decode(stored)
+    return quotas.of_pod(names, pod) if quotas.covers(quota, PODS, pod) else {}

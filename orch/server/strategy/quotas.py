@@ -8,7 +8,7 @@ yet (`controllers.quota_usage`) is unknown, and what would add to it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status, text_at
@@ -20,7 +20,6 @@ from orch.wire.podrules.podspec import (
     FINAL_PHASES,
     LASTING,
     document_places,
-    most_at_once,
 )
 from orch.wire.records.aliases import OWN_BY_UPSTREAM
 from orch.wire.records.kinds import PODS, RESOURCE_QUOTAS, Resource
@@ -29,10 +28,11 @@ from orch.wire.validation import qualified_name_problems
 ONE = 1000  # amounts are thousandths, so that those of cpu are whole, too
 Amounts = Mapping[str, int]
 
-_COUNT = "count/"
+_COUNT, _COUNT_PODS = "count/", "count/pods"
+_PARTS = ("requests", "limits")
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _REQUIRED = frozenset(
-    (*_COMPUTE[:2], *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE[:2]))
+    (*_COMPUTE[:2], *(f"{part}.{name}" for part in _PARTS for name in _COMPUTE[:2]))
 )
 _OBJECTS = frozenset(
     (
@@ -42,7 +42,7 @@ _OBJECTS = frozenset(
 )  # fmt: skip
 _STANDARD = _OBJECTS | {
     *_COMPUTE,
-    *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
+    *(f"{part}.{name}" for part in _PARTS for name in _COMPUTE),
     "requests.storage",
 }
 _PREFIXES = ("requests.", "limits.", "hugepages-")
@@ -107,33 +107,47 @@ def selects(requirement: Document, name: str) -> bool:
 # ---- what they amount to
 
 
-def pod_amounts(pod: Document) -> dict[str, int]:
-    """What a pod adds to each name, `count/pods` apart; nothing once it has ended."""
-    if text_at(pod, "status.phase") in FINAL_PHASES:
-        return {}
-    spec = pod.get("spec") or {}
-    found = {"pods": ONE}
-    for part in ("requests", "limits"):
-        for name in {
-            name for _, each in document_places(spec, LASTING) for name in _of(each, part)
-        }:
-            found[f"{part}.{name}"] = _at_once(spec, part, name)
-    return found
+def of_pod(names: Collection[str], pod: Document) -> dict[str, int]:
+    """What a pod adds to those of the names that are of pods; once it has ended, it is counted as
+    an object only. Linear in the size of the pod.
+    """
+    whole = {
+        name: name if name == "pods" else _whole_name(name) for name in names if is_of_pods(name)
+    }
+    found = dict.fromkeys(whole, 0)
+    if text_at(pod, "status.phase") not in FINAL_PHASES:
+        amounts = _at_once(pod.get("spec") or {}, frozenset(whole.values()))
+        found = {name: amounts.get(each, 0) for name, each in whole.items()}
+        if "pods" in found:
+            found["pods"] = ONE
+    return found | {name: ONE for name in names if name == _COUNT_PODS}
+
+
+def _at_once(spec: Document, wanted: frozenset[str]) -> dict[str, int]:
+    """The wanted requests and limits of all that run side by side, or if more, of an init
+    container (`podspec.most_at_once`, for all names at once).
+    """
+    lasting: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for path, container in document_places(spec, LASTING):
+        passes = path.startswith("spec.init") and container.get("restartPolicy") != "Always"
+        for name, amount in _amounts(container, wanted):
+            if passes:
+                largest[name] = max(largest.get(name, 0), lasting.get(name, 0) + amount)
+            else:
+                lasting[name] = lasting.get(name, 0) + amount
+    return {name: max(largest.get(name, 0), lasting.get(name, 0)) for name in largest | lasting}
+
+
+def _amounts(container: Document, wanted: frozenset[str]) -> Iterator[tuple[str, int]]:
+    for part in _PARTS:
+        for name, amount in _of(container, part).items():
+            if (whole := f"{part}.{name}") in wanted:
+                yield whole, quantity.to_milli(amount)
 
 
 def _of(container: Document, part: str) -> Mapping[str, Any]:
     return (container.get("resources") or {}).get(part) or {}
-
-
-def _at_once(spec: Document, part: str, name: str) -> int:
-    def amount(container: Document) -> int:
-        return quantity.to_milli(_of(container, part).get(name, 0))
-
-    init = (
-        (amount(container), container.get("restartPolicy") == "Always")
-        for container in spec.get("initContainers") or ()
-    )
-    return most_at_once(init, map(amount, spec.get("containers") or ()))
 
 
 def is_of_pods(name: str) -> bool:
@@ -141,10 +155,9 @@ def is_of_pods(name: str) -> bool:
     return name == "pods" or name in _COMPUTE or name.startswith(_PREFIXES)
 
 
-def of_pod(name: str, amounts: Amounts) -> int:
-    """A name that is of pods, in the amounts of one."""
-    plain = name == "pods" or not (name in _COMPUTE or name.startswith("hugepages-"))
-    return amounts.get(name if plain else f"requests.{name}", 0)
+def _whole_name(name: str) -> str:
+    """`cpu` means the requests."""
+    return name if name.startswith(_PREFIXES[:2]) else f"requests.{name}"
 
 
 def counted_kind(name: str) -> str:
@@ -157,19 +170,14 @@ def counted_kind(name: str) -> str:
     return f"{plural}{dot}{OWN_BY_UPSTREAM.get(group, group)}"
 
 
-def added(names: Iterable[str], resource: Resource, document: Document, size: int) -> Amounts:
+def added(names: Collection[str], resource: Resource, document: Document, size: int) -> Amounts:
     """What a new object of `size` bytes adds to those of the names that it adds to at all."""
     kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    amounts = pod_amounts(document) if resource is PODS else {}
-    found = {}
-    for name in names:
-        if name == QUOTA_BYTES and resource is not RESOURCE_QUOTAS:
-            found[name] = size * ONE
-        elif is_of_pods(name):
-            if resource is PODS:
-                found[name] = of_pod(name, amounts)
-        elif counted_kind(name) == kind:
-            found[name] = ONE
+    found = {name: ONE for name in names if counted_kind(name) == kind}
+    if resource is PODS:
+        found |= of_pod(names, document)
+    if QUOTA_BYTES in names and resource is not RESOURCE_QUOTAS:
+        found[QUOTA_BYTES] = size * ONE
     return found
 
 
@@ -204,7 +212,7 @@ def require_amounts(quota: Document, pod: Document) -> None:
     """Exceeded unless every container says how much it takes of cpu and memory in the quota."""
     missing: dict[str, list[str]] = {}
     for _, container in document_places(pod.get("spec") or {}, LASTING):
-        has = {f"{part}.{name}" for part in ("requests", "limits") for name in _of(container, part)}
+        has = {f"{part}.{name}" for part in _PARTS for name in _of(container, part)}
         has |= _of(container, "requests").keys()
         for name in _REQUIRED & hard_of(quota).keys() - has:
             missing.setdefault(name, []).append(container.get("name") or "")
@@ -295,8 +303,8 @@ def _selector_causes(requirement: Document) -> Iterator[Cause]:
 
 def _may_be_scoped(name: str, scopes: Iterable[str]) -> bool:
     if _BEST_EFFORT in scopes:
-        return name in ("pods", f"{_COUNT}pods")
-    return is_of_pods(name) or name == f"{_COUNT}pods"
+        return name in ("pods", _COUNT_PODS)
+    return is_of_pods(name) or name == _COUNT_PODS
 
 
 def _prepare_create(document: Document) -> None:

@@ -17,6 +17,7 @@ from orch.server.objects.delete import delete
 from orch.server.objects.document import ObjectTarget
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.pod_subresources import evict
 from orch.server.storage.tally import Bounds
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -264,3 +265,13 @@ async def test_what_is_under_way_counts(backend) -> None:
     refused = [result for result in results if isinstance(result, ApiError)]
     assert len(refused) == 31
     assert len(backend.storage.list("/configmaps/").items) == 9
+
+
+async def test_a_full_namespace_does_not_keep_a_pod_from_being_evicted(backend) -> None:
+    await made(backend, "Pod", pod(nodeName="n1"))
+    charged, _ = charging(backend, bytes=1, store_bytes=1)
+    evicting = as_caller(place("Pod", "p1", "eviction"), TENANT)
+    await evict(charged, evicting, {"metadata": {"name": "p1"}}, dry_run=False)
+    leaving = read(backend, place("Pod", "p1"))
+    assert leaving is not None
+    assert leaving["metadata"]["deletionTimestamp"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -36,15 +37,22 @@ def selector(operator: str, *values: str, scope: str = "PriorityClass") -> dict[
 BOTH = {"requests": {"cpu": "100m", "memory": "1Ki"}, "limits": {"cpu": 1}}
 
 
+OF_PODS = (
+    "pods", "count/pods", "cpu", "memory", "requests.cpu", "limits.cpu", "requests.example.com/gpu",
+    "hugepages-2Mi", "configmaps", "orch.io/bytes",
+)  # fmt: skip
+ONCE = {"pods": "1", "count/pods": "1"}
+
+
 @pytest.mark.parametrize(
     ("given", "amounts"),
     [
-        (pod(), {"pods": "1"}),
-        (pod(phase="Succeeded"), {}),
-        (pod(phase="Failed"), {}),
+        (pod(), ONCE),
+        (pod(container(**BOTH), phase="Succeeded"), {"count/pods": "1"}),
+        (pod(phase="Failed"), {"count/pods": "1"}),
         (
             pod(container(**BOTH), container("d", **BOTH)),
-            {"pods": "1", "requests.cpu": "200m", "requests.memory": "2Ki", "limits.cpu": "2"},
+            ONCE | {"cpu": "200m", "requests.cpu": "200m", "memory": "2Ki", "limits.cpu": "2"},
         ),
         (
             pod(
@@ -52,19 +60,32 @@ BOTH = {"requests": {"cpu": "100m", "memory": "1Ki"}, "limits": {"cpu": 1}}
                 initContainers=[
                     container("a", requests={"cpu": 5}),
                     {**container("b", requests={"cpu": 2}), "restartPolicy": "Always"},
+                    container("c", requests={"cpu": "4"}),
                 ],
             ),
-            {"pods": "1", "requests.cpu": "5"},
+            ONCE | {"cpu": "6", "requests.cpu": "6"},
         ),
         (
-            pod(container(requests={"example.com/gpu": "3"})),
-            {"pods": "1", "requests.example.com/gpu": "3"},
+            pod(container(requests={"example.com/gpu": "3", "hugepages-2Mi": "4Mi"})),
+            ONCE | {"requests.example.com/gpu": "3", "hugepages-2Mi": "4194304"},
         ),
     ],
 )
 def test_what_a_pod_amounts_to(given: Any, amounts: Any) -> None:
-    found = quotas.pod_amounts(given)
-    assert {name: quotas.written(name, amount) for name, amount in found.items()} == amounts
+    found = quotas.of_pod(OF_PODS, given)
+    shown = {name: quotas.written(name, amount) for name, amount in found.items() if amount}
+    assert shown == amounts
+
+
+def test_a_pod_of_many_names_takes_time_in_proportion_to_its_size() -> None:
+    def took_s(count: int) -> float:
+        many = [container(f"c{n}", requests={f"a/{n}": "1"}) for n in range(count)]
+        began_s = time.process_time()
+        quotas.of_pod(("requests.a/1", "pods"), pod(*many))
+        return time.process_time() - began_s
+
+    took_s(1000)
+    assert took_s(8000) < 40 * max(took_s(1000), 0.0005)
 
 
 NAMES = (
