@@ -8,7 +8,8 @@ attributes, everything else by path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,10 @@ from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.priority import Priorities
 from orch.server.admission.role_guard import RoleGuard
+from orch.server.admission_configuration import read_settings
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
 from orch.server.audit.policy import read_policy
@@ -43,7 +46,7 @@ from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
 from orch.server.limits import Inflight
-from orch.server.metrics import ServerMetrics
+from orch.server.metrics import PodSecurityMetrics, ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
@@ -61,7 +64,7 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NODES, PODS, RESOURCES, Resource
+from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, Resource
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -112,7 +115,8 @@ class Server:
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         charging = Charging(self.storage, flags.storage.bounds)
-        self._backend = _backend(self.storage, self.authorizer, index, charging)
+        backend = _backend(self.storage, self.authorizer, index, self._pod_security())
+        self._backend = replace(backend, charge=charging.charged)
         self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
@@ -249,6 +253,16 @@ class Server:
         self._collector.loop.wake()
         self._quotas.loop.wake()
 
+    def _pod_security(self) -> PodSecurity:
+        newest = self._flags.emulated_version.minor
+        return PodSecurity(
+            read_settings(self._flags.admission_file),
+            partial(_labels_of, self.storage),
+            partial(namespaces.survey_pods, self.storage),
+            PodSecurityMetrics(self._metrics.registry, newest),
+            newest,
+        )
+
     def _configuration(self) -> dict[str, Any]:
         """The flags, with the effective feature gates."""
         gates = {gate.name: on for gate, on in self._flags.features.all()}
@@ -287,7 +301,7 @@ class Server:
 
 
 def _backend(
-    storage: Storage, authorizer: Authorizer, index: RbacIndex, charging: Charging
+    storage: Storage, authorizer: Authorizer, index: RbacIndex, pod_security: PodSecurity
 ) -> Backend:
     """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
@@ -296,17 +310,13 @@ def _backend(
         CreationGuard(authorizer),
         restriction,
         RoleGuard(authorizer, index),
+        pod_security,
     )
     admission = {
         resource.plural: tuple(step for step in steps if step.judges(resource))
         for resource in RESOURCES
     }
-    return Backend(
-        storage,
-        admission=admission,
-        admit_deletion=restriction.check_deletion,
-        charge=charging.charged,
-    )
+    return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
 
 
 def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Document]:
@@ -318,6 +328,11 @@ def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Doc
 def _uid_of_node(storage: Storage, name: str) -> str:
     stored = storage.get(key_of(NODES, "", name))
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
+
+
+def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:
+    stored = storage.get(key_of(NAMESPACES, "", namespace))
+    return None if stored is None else decode(stored)["metadata"].get("labels") or {}
 
 
 def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:

@@ -1,8 +1,8 @@
 """The audit trail of one request: who asked for what, when, and how it ended.
 
 A `Trail` begins after authentication and is told how the request proceeds; the policy says which
-stages are recorded and in how much detail. Level Metadata records no part of any object, and no
-level records a token.
+stages are recorded and in how much detail. Level Metadata records no part of any object
+but what pod security annotates, and no level records a token.
 """
 
 from __future__ import annotations
