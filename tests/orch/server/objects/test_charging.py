@@ -75,53 +75,6 @@ async def test_what_exceeds_a_quota_is_refused_and_what_is_deleted_is_given_back
     assert await tried(charged, "ConfigMap", "c") == ""
 
 
-async def test_a_new_quota_counts_what_is_there(backend) -> None:
-    await made(backend, "Pod", pod("old"))
-    charged, usage = charging(backend)
-    spec = {"hard": {"pods": 1, "count/pods": 2, "orch.io/bytes": "1Mi", "services": 1}}
-    await made(charged, "ResourceQuota", {"metadata": {"name": "q"}, "spec": spec})
-    unknown = await tried(charged, "Pod", "p", spec=pod()["spec"])
-    assert "status unknown for quota: q, resources: count/pods,orch.io/bytes,pods" in unknown
-    await usage.measure()
-    bytes_used = used(backend).pop("orch.io/bytes")
-    assert int(bytes_used) > 300
-    assert {**used(backend), "orch.io/bytes": ""} == {
-        "pods": "1", "count/pods": "1", "services": "0", "orch.io/bytes": "",
-    }  # fmt: skip
-    assert "used: pods=1, limited: pods=1" in await tried(charged, "Pod", "p", spec=pod()["spec"])
-
-
-async def test_an_ended_pod_is_counted_as_an_object_alone(backend) -> None:
-    resources = {"requests": {"cpu": "300m"}}
-    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
-    charged, usage = await limited(backend, {"requests.cpu": "500m", "pods": 9, "count/pods": 9})
-    assert await tried(charged, "Pod", "a", spec=spec) == ""
-    assert "requests.cpu=300m, used: requests.cpu=300m" in await tried(
-        charged, "Pod", "b", spec=spec
-    )
-    assert "must specify requests.cpu for: c" in await tried(
-        charged, "Pod", "b", spec=pod()["spec"]
-    )
-    status = place("Pod", "a", "status")
-    await modify(charged, status, lambda pod: {**pod, "status": {"phase": "Succeeded"}})
-    await usage.measure()
-    assert used(backend) == {"requests.cpu": "0", "pods": "0", "count/pods": "1"}
-    assert await tried(charged, "Pod", "b", spec=spec) == ""
-
-
-async def test_a_quota_with_scopes_counts_the_pods_in_them(backend) -> None:
-    charged, usage = await limited(backend, {"pods": 1, "count/pods": 1}, scopes=["Terminating"])
-    assert await tried(charged, "Pod", "a", spec=pod()["spec"]) == ""
-    ending = pod("b", activeDeadlineSeconds=3)
-    assert await tried(charged, "Pod", "b", spec=ending["spec"]) == ""
-    assert "exceeded quota" in await tried(charged, "Pod", "c", spec=ending["spec"])
-    await usage.measure()
-    assert used(backend) == {"pods": "1", "count/pods": "1"}
-    await delete(charged, place("Pod", "b"), DeleteOptions())
-    await usage.measure()
-    assert used(backend) == {"pods": "0", "count/pods": "0"}
-
-
 async def test_an_object_that_grows_is_charged_for_its_bytes(backend) -> None:
     charged, usage = await limited(backend, {"orch.io/bytes": "4Ki"})
     assert await tried(charged, "ConfigMap", "a") == ""
