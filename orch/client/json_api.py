@@ -55,33 +55,37 @@ class JsonApi:
 
     async def pages(self, path: str, params: Params, *, accept: str = JSON) -> dict[str, Any]:
         """A list or a Table, with the items or rows of every page; TransportError for others."""
-        whole = await self._page(path, params, accept)
+        server = self.transport.config.server
+        whole, size = await self._page(path, params, accept)
         token = raw.text(whole, "metadata", "continue")
         for _ in range(MAX_PAGES):
             if not token:
                 return whole
-            page = await self._page(path, {**params, "continue": token}, accept)
-            before, token = token, raw.text(page, "metadata", "continue")
+            page, more = await self._page(path, {**params, "continue": token}, accept)
+            before, token, size = token, raw.text(page, "metadata", "continue"), size + more
             if token == before:
-                server = self.transport.config.server
                 raise TransportError(f"{server} answered a page of {path} that leads to itself")
+            if size > answers.MAX_BYTES:
+                break
             for member in ("rows", "items"):
                 if isinstance(page.get(member), list):
                     if not isinstance(whole.get(member), list):
                         whole[member] = []  # null: the first page may hold nothing that fits
                     whole[member].extend(page[member])
-        server = self.transport.config.server
-        raise TransportError(f"{server} answered more than {MAX_PAGES} pages of {path}")
+        bound = f"{MAX_PAGES} pages or {answers.MAX_BYTES // 2**20} MiB"
+        raise TransportError(f"{server} answered a list of {path} of more than {bound}")
 
-    async def _page(self, path: str, params: Params, accept: str) -> dict[str, Any]:
-        page = await self.get(path, params, accept=accept)
+    async def _page(self, path: str, params: Params, accept: str) -> tuple[dict[str, Any], int]:
+        """One page and its bytes."""
+        answer = await self.call("GET", path, params=params, accept=accept)
+        page = self._record(answer)
         kind = raw.text(page, "kind")
         member = "rows" if kind == "Table" else "items" if kind.endswith("List") else ""
         if not isinstance(page.get(member, ""), list | None):
             what = f"its kind is {kind!r}" if not member else f"it has no {member}"
             server = self.transport.config.server
             raise TransportError(f"{server} answered what is not a list of {path}: {what}")
-        return page
+        return page, len(answer.body)
 
     async def watch(
         self, path: str, params: Params, *, accept: str = JSON, silence_s: float = SILENCE_S

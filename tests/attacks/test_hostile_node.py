@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from orch.component.pki import Authority, Subject
 from orch.component.process import clock
 from tests.attacks import harness
 from tests.attacks.harness import NEIGHBOUR, OPERATOR, Attacked
-from tests.e2e import apiserver
 from tests.e2e.harness import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
@@ -132,7 +130,8 @@ class Node:
         path = head.split(b" ", 2)[1]
         if path == b"/unasked":
             connection.sendall(
-                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello"
+                b"HTTP/1.1 101 Switching Protocols\r\n"
+                b"Upgrade: x\r\nConnection: Upgrade\r\n\r\nhello"
             )
         elif path == b"/connections":
             named = b"Connection: X-One\r\nX-One: 1\r\nConnection: X-Two, X-Three\r\nX-Two: 2\r\n"
@@ -177,9 +176,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
 
 
 @pytest.fixture(scope="module")
-def target(
-    nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Attacked]:
+def target(nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     """Started again with the nodes in its store: so usage is asked for at once."""
     folder = tmp_path_factory.getbasetemp() / "hostile"
     folder.mkdir()

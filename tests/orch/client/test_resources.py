@@ -253,7 +253,7 @@ async def test_a_list_in_pages_is_read_to_its_end_and_not_for_ever(
     assert len((await client.list(Node)).items) == 3
     monkeypatch.setattr(json_api, "MAX_PAGES", 10)
     server.answers = [page(str(number)) for number in range(20)]
-    with pytest.raises(TransportError, match="answered more than 10 pages of /api/v1/nodes"):
+    with pytest.raises(TransportError, match="a list of /api/v1/nodes of more than 10 pages"):
         await client.list(Node)
 
 
