@@ -43,11 +43,15 @@ class JsonApi:
     async def find(self, path: str) -> dict[str, Any] | None:
         """An object by its path; None when there is none."""
         try:
-            return await self.get(path)
+            found = await self.get(path)
         except ApiError as error:
             if error.code == 404:
                 return None
             raise
+        if not raw.text(found, "kind"):
+            server = self.transport.config.server
+            raise TransportError(f"{server} answered what is not an object at {path}")
+        return found
 
     async def items(self, path: str, **params: str) -> list[Mapping[str, Any]]:
         """The objects of a collection, all its pages."""
