@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component.http import httpd
+from orch.component.http.connection import Connection
 from orch.component.http.fast_path import Deadlines
 from orch.component.http.sliced_response import size_of
 from orch.server.audit import trail as audit_trail
@@ -27,6 +28,7 @@ from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT
 from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
+from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError, bad_request, unauthorized
@@ -45,6 +47,7 @@ class RequestFilter:
     inflight: Inflight
     metrics: ServerMetrics
     deadlines: Deadlines
+    pressure: MemoryPressure
     own_request: Callable[[RequestInfo], RequestInfo] | None = None
     auditor: Auditor | None = None
     open_paths: Collection[str] = ()  # open to anonymous callers, if roles allow it
@@ -101,6 +104,9 @@ class RequestFilter:
             identity = impersonation.impersonate(caller, request.headers, self.authorizer)
             if trail is not None:
                 trail.impersonated(identity)
+        self.pressure.refuse(identity, info)
+        if isinstance(request.protocol, Connection):
+            request.protocol.user = identity.name
         with self.inflight.admit(identity, info):
             self._authorize(identity, info, trail)
             request[INFO] = info

@@ -1,25 +1,34 @@
 """A server connection: aiohttp's protocol, without its version banner and its verbose errors.
 
 Malformed requests get a short 400 and one debug line. Caches the identity of the TLS client
-certificate, so that it is read once per connection.
+certificate, so that it is read once per connection. Bounds what is buffered for its client, and
+keeps nothing of an answer that was sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.web_request import BaseRequest
 
+from orch.component.http.slow_clients import SlowClients
 from orch.wire.records.authentication import Identity
 
 log = logging.getLogger(__name__)
 
+MAX_HEAD_BYTES = 64 * 1024  # request line and headers
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
+_WRITE_BUFFER_BYTES = 64 * 1024  # asyncio's limit for TLS is 512 KiB, beside that of the socket
 
 
 def limit_tls_buffers() -> None:
@@ -44,7 +53,12 @@ class Connection(web.RequestHandler):
         super().__init__(manager, **settings)
         self.peer: tuple[Identity | None, float] | None = None
         self.on_end: Callable[[], None] | None = None
-        self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
+        self.socket: asyncio.Transport | None = None  # below TLS, if any
+        self.slow_clients: SlowClients | None = None
+        self.user = ""  # of the latest request that was authenticated
+        self.sending_bytes = 0  # of a body that nothing else holds
+        self._head_bytes = 0  # received of a head that is not complete
+        self._body: StreamReader | None = None  # of the latest request
         self.ended = False
         self.only_for_client = False  # cancel the handler when the client disconnects
 
@@ -53,16 +67,55 @@ class Connection(web.RequestHandler):
         """No request is in flight or queued."""
         return self._current_request is None and not self._messages
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What is kept in memory until the client takes it."""
+        layers = {one for one in (self.transport, self.socket) if one is not None}
+        return self.sending_bytes + sum(one.get_write_buffer_size() for one in layers)
+
     def drop(self) -> None:
         """Cut the connection without a response."""
-        if self.cut is not None:
-            self.cut()
+        if self.socket is not None:
+            self.socket.abort()
         self.end()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.transport is not None:
+            self.transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.slow_clients is not None:
+            self.slow_clients.stalled(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.slow_clients is not None:
+            self.slow_clients.resumed(self)
+
+    async def finish_response(
+        self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Drop both bodies: aiohttp keeps the last request and response of an idle connection."""
+        finished = await super().finish_response(request, resp, start_time)
+        request._read_bytes = None
+        request._state.clear()
+        if isinstance(resp, web.Response):
+            resp._body = None
+        return finished
 
     def data_received(self, data: bytes) -> None:
         """Accept data even while the server stops, if it belongs to a body still arriving."""
         if not (self._close or self._force_close):
+            in_body = self._body is not None and not self._body.is_eof()
+            queued = len(self._messages)
             super().data_received(data)
+            if len(self._messages) > queued:
+                self._body = self._messages[-1][1]
+                self._head_bytes = 0
+            elif not in_body:
+                self._receive_head(len(data))
             return
         request = self._current_request
         if request is None or request.content.is_eof():
@@ -72,10 +125,21 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         self._close, self._force_close = stopping
 
+    def _receive_head(self, size: int) -> None:
+        """The parser holds a head until it is complete, and bounds only its lines."""
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES and self.transport is not None:
+            log.debug("refused a request: its head has over %d bytes", MAX_HEAD_BYTES)
+            if self.is_idle:
+                self.transport.write(_HEAD_TOO_LARGE)
+            self.force_close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel a read or a watch, which only the client wanted; a write is completed."""
         request, task = self._current_request, self._task_handler
         super().connection_lost(exc)
+        if self.slow_clients is not None:
+            self.slow_clients.resumed(self)
         wanted = request is not None and request.method not in _READS and not self.only_for_client
         if task is not None and not wanted:
             task.cancel()

@@ -121,8 +121,10 @@ class AcceptedSocket(asyncio.Protocol):
             transport.abort()
             return
         connection.on_end = lambda: self._limit.release(address, connection)
-        connection.cut = transport.abort
-        tcp.notice_dead_peer(transport.get_extra_info("socket"))
+        connection.socket = transport
+        accepted = transport.get_extra_info("socket")
+        tcp.notice_dead_peer(accepted)
+        tcp.limit_unsent(accepted)
         if self._context is None:
             transport.set_protocol(connection)
             connection.connection_made(transport)

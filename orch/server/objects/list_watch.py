@@ -14,7 +14,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.document import prefix_of
 from orch.server.objects.options import Continue, ListOptions
 from orch.server.objects.selection import Selection, concern_of
-from orch.server.storage.base import Change, Compacted, Snapshot, Stored, Watch
+from orch.server.storage.base import Change, Compacted, Hold, Snapshot, Stored, Watch
 from orch.wire.errors import ApiError, Cause, expired
 
 _START = "\0"  # after a key, and before the next one
@@ -99,6 +99,7 @@ class Opened:
     initial: list[Event]
     initial_revision: int
     watch: Watch
+    hold: Hold  # storage's, for whoever sends events to a slow client
 
 
 def open_watch(
@@ -124,7 +125,7 @@ def open_watch(
         watch = backend.storage.watch(prefix, from_revision, concern_of(selection))
     except Compacted as error:
         raise expired(str(error)) from None
-    return Opened(initial, from_revision, watch)
+    return Opened(initial, from_revision, watch, backend.storage.hold)
 
 
 def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:
