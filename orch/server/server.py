@@ -20,7 +20,7 @@ from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetr
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.http.slow_clients import SlowClients
-from orch.component.process.daemon import SetupError
+from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
 from orch.component.process.memory import ProcessMemory
 from orch.server import pressure
@@ -187,6 +187,7 @@ class Server:
     def _relieve_memory(self) -> None:
         self.slow_clients.cut_all()
         self.storage.shrink_history(_HISTORY_BYTES_UNDER_PRESSURE)
+        return_freed_memory()
 
     def _certificates(self) -> list[Periodic]:
         """The renewal of the certificates for agents, if they are called at all."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context
 from typing import NamedTuple, Protocol
 
+from orch.component.process.daemon import return_freed_memory
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,7 @@ GRACE_S = 1.0  # a busy client is no slow one
 _MIB = 1024 * 1024
 MAX_BYTES = 256 * _MIB
 MAX_BYTES_OF_USER = 64 * _MIB
+_WORTH_RETURNING_BYTES = 16 * _MIB
 
 
 class SlowConnection(Protocol):
@@ -64,6 +67,7 @@ class SlowClients:
         self._max_bytes_of_user = max_bytes_of_user
         self._stalls: dict[SlowConnection, _Stall] = {}  # longest first
         self._bytes: dict[str, int] = {}
+        self._freed_bytes = 0  # by clients that were slow for longer than a moment
         self._timer: asyncio.TimerHandle | None = None
         self._log = OnceLog(log)
 
@@ -76,13 +80,16 @@ class SlowClients:
         while self.waiting_bytes > self._max_bytes:
             self._cut_slowest(max(self._bytes, key=self._bytes.__getitem__))
         if self._timer is None:
-            self._timer = loop.call_later(GRACE_S, self._look)
+            self._set_timer(loop)
 
     def resumed(self, connection: SlowConnection) -> None:
         """The client has taken what waited, or is gone; no-op for others."""
         stall = self._stalls.pop(connection, None)
-        if stall is not None:
-            self._count(stall.user, -stall.size)
+        if stall is None:
+            return
+        self._count(stall.user, -stall.size)
+        if asyncio.get_running_loop().time() - stall.since_s > GRACE_S:
+            self._freed_bytes += stall.size
 
     def cut_all(self) -> None:
         """Cut whoever was slow for a second: memory is short."""
@@ -102,13 +109,20 @@ class SlowClients:
             while self._bytes.get(user, 0) > self._max_bytes_of_user:
                 if not self._cut_slowest(user, now_s - GRACE_S):
                     break
+        if self._freed_bytes > _WORTH_RETURNING_BYTES:
+            self._freed_bytes = 0
+            return_freed_memory()  # it would stay with the process, in pieces
         self._timer = None
         if self._stalls:
-            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._look)
+            self._set_timer(asyncio.get_running_loop())
         else:
             self._log.recovered(
                 "%s has no slow clients any more: %d were cut", self._name, self.cut
             )
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a context of its own: it has nothing to do with the request that is slow just now."""
+        self._timer = loop.call_later(GRACE_S, self._look, context=Context())
 
     def _cut_since(self, since_s: float) -> None:
         for connection in [one for one, stall in self._stalls.items() if stall.since_s <= since_s]:
