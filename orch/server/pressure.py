@@ -15,8 +15,6 @@ from typing import Protocol
 from orch.component.process.once_log import OnceLog
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
-from orch.wire.names import GROUP_MASTERS, USER_CONTROLLER_MANAGER
-from orch.wire.records.authentication import Identity, node_name_of
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +72,9 @@ class MemoryPressure:
             text = "memory suffices again: %d MiB are in use, %d requests were refused"
             self._log.recovered(text, self.used_bytes // _MIB, self.refused)
 
-    def refuse(self, identity: Identity, info: RequestInfo) -> None:
+    def refuse(self, info: RequestInfo) -> None:
         """ApiError 429 for a tenant's request that must wait until memory suffices again."""
-        if not self.state or info.verb in _DELETIONS or _is_upper(identity):
+        if not self.state or info.verb in _DELETIONS:
             return
         if info.verb in _READS and not info.is_long_running and self.state is Pressure.HIGH:
             return
@@ -94,12 +92,3 @@ class MemoryPressure:
         if share >= critical:
             return Pressure.CRITICAL
         return Pressure.HIGH if share >= high else Pressure.NONE
-
-
-def _is_upper(identity: Identity) -> bool:
-    """Whether it belongs to the control plane, whose requests are never refused."""
-    return (
-        GROUP_MASTERS in identity.groups
-        or identity.name == USER_CONTROLLER_MANAGER
-        or node_name_of(identity) is not None
-    )

@@ -40,10 +40,12 @@ from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
 from orch.server.flags import AuditFlags, Flags
+from orch.server.flow.control import FlowControl
+from orch.server.flow.levels import Limits
+from orch.server.flow.metrics import FlowMetrics
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
@@ -117,12 +119,12 @@ class Server:
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
-        limits = flags.limits
-        self.inflight = Inflight(
-            self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
-        )
+        limits = Limits(flags.limits.seats, flags.limits.timeout_s, flags.max_connections)
+        self.flows = FlowControl(limits, self._metrics.inflight)
+        self._metrics.registry.register(FlowMetrics(self.flows.levels))
         self.slow_clients = SlowClients(NAME)
-        self.pressure = MemoryPressure(ProcessMemory(), limits.memory_bytes, self._relieve_memory)
+        memory = flags.limits.memory_bytes
+        self.pressure = MemoryPressure(ProcessMemory(), memory, self._relieve_memory)
         self._metrics.add_memory(self.pressure, self.slow_clients)
         self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
@@ -221,7 +223,7 @@ class Server:
         request_filter = RequestFilter(
             self._credentials.authenticate,
             self.authorizer,
-            self.inflight,
+            self.flows,
             self._metrics,
             Deadlines(self._flags.limits.timeout_s),
             self.pressure,

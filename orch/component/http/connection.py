@@ -46,16 +46,18 @@ class BareResponse(web.Response):
 
 class Connection(web.RequestHandler):
     """An accepted connection; `peer` caches the client certificate's identity and its expiry
-    (seconds since the epoch), None until it is read.
+    (seconds since the epoch), None until it is read. `owner` is whoever sent the latest request.
     """
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self.peer: tuple[Identity | None, float] | None = None
         self.on_end: Callable[[], None] | None = None
+        self.network = ""  # it comes from: an IPv4 address or 64 bits of an IPv6 address
+        self.owner: object = None
+        self.on_claim: Callable[[object, bool], bool] | None = None
         self.socket: asyncio.Transport | None = None  # below TLS, if any
         self.slow_clients: SlowClients | None = None
-        self.user = ""  # of the latest request that was authenticated
         self.sending_bytes = 0  # of a body that nothing else holds
         self._head_bytes = 0  # received of a head that is not complete
         self._body: StreamReader | None = None  # of the latest request
@@ -144,6 +146,13 @@ class Connection(web.RequestHandler):
         if task is not None and not wanted:
             task.cancel()
         self.end()
+
+    def claim(self, owner: object, *, kept: bool) -> bool:
+        """Count it as the owner's; False if all that the owner may have are busy.
+
+        While `kept`, others are cut before it to make room.
+        """
+        return self.on_claim is None or self.on_claim(owner, kept)
 
     def retire(self) -> None:
         """Close the connection, after the response to a request in flight."""

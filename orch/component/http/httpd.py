@@ -58,6 +58,7 @@ __all__ = [
     "HttpServer",
     "answer_error",
     "api_errors",
+    "connection_of",
     "current_peer",
     "identity_of",
     "load_certificate",
@@ -73,6 +74,12 @@ BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 _BODY = web.RequestKey("body", bytes)
+
+
+def connection_of(request: web.Request) -> Connection:
+    connection = request.protocol
+    assert isinstance(connection, Connection)  # noqa: S101 - HttpServer makes no others
+    return connection
 
 
 def current_peer(request: web.Request) -> Identity | None:
@@ -127,18 +134,20 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
 
 async def _receive(request: web.Request, timeout_s: float) -> bytes:
     content, limit = request.content, request.client_max_size
+    if content.is_eof() and content.total_bytes <= limit:
+        # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
+        return content.read_nowait()
     try:
-        if content.is_eof() and content.total_bytes <= limit:
-            # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
-            return content.read_nowait()
-        async with asyncio.timeout(timeout_s):
-            return await request.read()
+        if (request.content_length or 0) <= limit:
+            async with asyncio.timeout(timeout_s):
+                return await request.read()
     except TimeoutError:
         message = f"the request body did not arrive within {timeout_s:g} s"
         raise ApiError(408, "Timeout", message) from None
     except web.HTTPRequestEntityTooLarge:
-        message = f"Request entity too large: limit is {limit}"
-        raise ApiError(413, "RequestEntityTooLarge", message) from None
+        pass
+    message = f"Request entity too large: limit is {limit}"
+    raise ApiError(413, "RequestEntityTooLarge", message)
 
 
 class HttpServer:

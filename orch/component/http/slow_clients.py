@@ -26,22 +26,20 @@ _WORTH_RETURNING_BYTES = 16 * _MIB
 
 
 class SlowConnection(Protocol):
-    """A connection as this account sees it."""
+    """A connection as this account sees it; `owner` asked last, None while that is unknown."""
+
+    owner: object
 
     @property
     def waiting_bytes(self) -> int:
         """What is kept in memory until the client takes it."""
-
-    @property
-    def user(self) -> str:
-        """Who asked last; "" while that is unknown."""
 
     def drop(self) -> None:
         """Cut it at once."""
 
 
 class _Stall(NamedTuple):
-    user: str
+    user: object
     size: int
     since_s: float
 
@@ -66,7 +64,7 @@ class SlowClients:
         self._max_bytes = max_bytes
         self._max_bytes_of_user = max_bytes_of_user
         self._stalls: dict[SlowConnection, _Stall] = {}  # longest first
-        self._bytes: dict[str, int] = {}
+        self._bytes: dict[object, int] = {}
         self._freed_bytes = 0  # by clients that were slow for longer than a moment
         self._timer: asyncio.TimerHandle | None = None
         self._log = OnceLog(log)
@@ -74,7 +72,7 @@ class SlowClients:
     def stalled(self, connection: SlowConnection) -> None:
         """The write buffer of a connection is full."""
         loop = asyncio.get_running_loop()
-        stall = _Stall(connection.user, connection.waiting_bytes, loop.time())
+        stall = _Stall(connection.owner, connection.waiting_bytes, loop.time())
         self._stalls[connection] = stall
         self._count(stall.user, stall.size)
         while self.waiting_bytes > self._max_bytes:
@@ -95,7 +93,7 @@ class SlowClients:
         """Cut whoever was slow for a second: memory is short."""
         self._cut_since(asyncio.get_running_loop().time() - GRACE_S)
 
-    def _count(self, user: str, size: int) -> None:
+    def _count(self, user: object, size: int) -> None:
         self.waiting_bytes += size
         left = self._bytes[user] = self._bytes.get(user, 0) + size
         if not left:
@@ -128,7 +126,7 @@ class SlowClients:
         for connection in [one for one, stall in self._stalls.items() if stall.since_s <= since_s]:
             self._cut(connection)
 
-    def _cut_slowest(self, user: str, since_s: float = float("inf")) -> bool:
+    def _cut_slowest(self, user: object, since_s: float = float("inf")) -> bool:
         """Cut the user's slowest connection, if it was slow at `since_s`."""
         for connection, stall in self._stalls.items():
             if stall.since_s > since_s:
@@ -139,10 +137,10 @@ class SlowClients:
         return False
 
     def _cut(self, connection: SlowConnection) -> None:
+        user = self._stalls[connection].user
         self._log.failed(
-            "%s cuts clients that do not take their answers: %d kB wait for user %r",
-            self._name, self._bytes[self._stalls[connection].user] // 1000,
-            self._stalls[connection].user, cause="slow",
+            "%s cuts clients that do not take their answers: %d kB wait for %r",
+            self._name, self._bytes[user] // 1000, getattr(user, "name", user), cause="slow",
         )  # fmt: skip
         self.cut += 1
         self.resumed(connection)

@@ -17,7 +17,7 @@ class Client:
     """A connection that became slow."""
 
     def __init__(self, account: SlowClients, user: str, waiting_bytes: int) -> None:
-        self.user, self.waiting_bytes = user, waiting_bytes
+        self.owner, self.waiting_bytes = user, waiting_bytes
         self.dropped = False
         self.account = account
         account.stalled(self)
