@@ -142,6 +142,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
         if self.slow_clients is not None:
             self.slow_clients.resumed(self)
+        self._body = None
         wanted = request is not None and request.method not in _READS and not self.only_for_client
         if task is not None and not wanted:
             task.cancel()

@@ -8,6 +8,7 @@ arguments are the programs' own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import logging

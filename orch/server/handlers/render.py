@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import orjson
 
 from orch.component.http.sliced_response import SLICE_BYTES, Piece
-from orch.server.objects.document import Document, served, served_parts, served_size
+from orch.server.objects.document import Document, dumps, served, served_parts, served_size
 from orch.server.objects.list_watch import Event, Page
 from orch.server.request.aliases import shown_as
 from orch.server.request.media import META_GROUP, Form, Representation
@@ -68,8 +68,8 @@ def render_object(rendering: Rendering, stored: Stored, revision: int | None = N
     document = orjson.loads(_shown(rendering, stored, revision))
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
-        return orjson.dumps(_table(rendering, [document], version))
-    return orjson.dumps(_partial(rendering, document))
+        return dumps(_table(rendering, [document], version))
+    return dumps(_partial(rendering, document))
 
 
 def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
@@ -131,8 +131,8 @@ def _items(rendering: Rendering, batch: Sequence[Stored]) -> list[bytes]:
     documents = [orjson.loads(_shown(rendering, stored)) for stored in batch]
     if rendering.representation.form is Form.TABLE:
         rows = _table(rendering, documents, {}, with_columns=False)["rows"]
-        return [orjson.dumps(row) for row in rows]
-    return [orjson.dumps(_partial(rendering, document)) for document in documents]
+        return [dumps(row) for row in rows]
+    return [dumps(_partial(rendering, document)) for document in documents]
 
 
 def _batches(items: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
