@@ -8,6 +8,7 @@ keeps nothing of an answer that was sent.
 from __future__ import annotations
 
 import asyncio
+import asyncio.constants
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
@@ -28,12 +29,16 @@ _HEAD_TOO_LARGE = (
 )
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
-_WRITE_BUFFER_BYTES = 64 * 1024  # asyncio's limit for TLS is 512 KiB, beside that of the socket
+_TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
 
 
 def limit_tls_buffers() -> None:
-    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB."""
+    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB, and what
+    waits for a slow reader to 64 KiB, from 256 and 512.
+    """
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+    asyncio.constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_BUFFER_KIB
+    asyncio.constants.FLOW_CONTROL_HIGH_WATER_SSL_WRITE = _TLS_BUFFER_KIB
 
 
 class BareResponse(web.Response):
@@ -58,7 +63,7 @@ class Connection(web.RequestHandler):
         self.on_claim: Callable[[object, bool], bool] | None = None
         self.socket: asyncio.Transport | None = None  # below TLS, if any
         self.slow_clients: SlowClients | None = None
-        self.sending_bytes = 0  # of a body that nothing else holds
+        self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self._head_bytes = 0  # received of a head that is not complete
         self._body: StreamReader | None = None  # of the latest request
         self.ended = False
@@ -81,11 +86,6 @@ class Connection(web.RequestHandler):
             self.socket.abort()
         self.end()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if self.transport is not None:
-            self.transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)
-
     def pause_writing(self) -> None:
         super().pause_writing()
         if self.slow_clients is not None:
@@ -101,6 +101,7 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Drop both bodies: aiohttp keeps the last request and response of an idle connection."""
         finished = await super().finish_response(request, resp, start_time)
+        self.sending_bytes = 0
         request._read_bytes = None
         request._state.clear()
         if isinstance(resp, web.Response):

@@ -143,8 +143,6 @@ async def send(
                 await asyncio.sleep(0)
             slices += 1
             await write(view[start : start + SLICE_BYTES])
-    if connection is not None:
-        connection.sending_bytes = 0
 
 
 def respond(
