@@ -21,6 +21,7 @@ from orch.server.handlers.render import Rendering
 from orch.server.objects import options
 from orch.server.objects.document import (
     Document,
+    Notes,
     ObjectTarget,
     decode,
     served_parts,
@@ -55,6 +56,7 @@ class Call(NamedTuple):
     info: RequestInfo
     identity: Identity
     strategy: Strategy  # the kind's rules
+    notes: Notes  # of admission; its warnings go into the answer
 
     @property
     def content_type(self) -> str:
@@ -64,8 +66,18 @@ class Call(NamedTuple):
     def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
         return ObjectTarget(
-            self.strategy, self.identity, namespace, self.info.name, self.info.subresource
+            self.strategy,
+            self.identity,
+            namespace,
+            self.info.name,
+            self.info.subresource,
+            self.notes,
         )
+
+    async def take_advice(self) -> None:
+        """Add the warnings of admission that take longer."""
+        if self.notes.advice is not None:
+            self.notes.warnings += await self.notes.advice()
 
     def selection(self) -> Selection:
         return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
@@ -117,9 +129,8 @@ class Call(NamedTuple):
         if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
-        if warnings:
-            for header in warning_headers(warnings):
-                response.headers.add("Warning", header)
+        for header in warning_headers((*warnings, *self.notes.warnings)):
+            response.headers.add("Warning", header)
         return response
 
 
