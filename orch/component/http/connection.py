@@ -37,8 +37,9 @@ def limit_tls_buffers() -> None:
     waits for a slow reader to 64 KiB, from 256 and 512.
     """
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
-    asyncio.constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_BUFFER_KIB
-    asyncio.constants.FLOW_CONTROL_HIGH_WATER_SSL_WRITE = _TLS_BUFFER_KIB
+    constants: Any = asyncio.constants
+    constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_BUFFER_KIB
+    constants.FLOW_CONTROL_HIGH_WATER_SSL_WRITE = _TLS_BUFFER_KIB
 
 
 class BareResponse(web.Response):
