@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from aiohttp import web
@@ -25,6 +26,14 @@ _TLS_BUFFER_BYTES = 16_384  # a whole record
 def limit_tls_buffers() -> None:
     """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB."""
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+
+
+class Rank(IntEnum):
+    """Whose connection it is: the lower ones are cut first to make room."""
+
+    STRANGER = 0  # or that of nobody yet
+    USER = 1
+    KEPT = 2
 
 
 class BareResponse(web.Response):
@@ -46,7 +55,8 @@ class Connection(web.RequestHandler):
         self.on_end: Callable[[], None] | None = None
         self.network = ""  # it comes from: an IPv4 address or 64 bits of an IPv6 address
         self.owner: object = None
-        self.on_claim: Callable[[object, bool], bool] | None = None
+        self.rank = Rank.STRANGER
+        self.on_claim: Callable[[object, Rank], bool] | None = None
         self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
         self.ended = False
         self.only_for_client = False  # cancel the handler when the client disconnects
@@ -84,12 +94,9 @@ class Connection(web.RequestHandler):
             task.cancel()
         self.end()
 
-    def claim(self, owner: object, *, kept: bool) -> bool:
-        """Count it as the owner's; False if all that the owner may have are busy.
-
-        While `kept`, others are cut before it to make room.
-        """
-        return self.on_claim is None or self.on_claim(owner, kept)
+    def claim(self, owner: object, rank: Rank) -> bool:
+        """Count it as the owner's; False if all that the owner may have are busy."""
+        return self.on_claim is None or self.on_claim(owner, rank)
 
     def retire(self) -> None:
         """Close the connection, after the response to a request in flight."""

@@ -72,8 +72,9 @@ class Admission:
         self._held = 0  # bytes reserved for the body
 
     async def __aenter__(self) -> Self:
-        connection, caller, level = self._connection, self._caller, self._caller.schema.level
-        if connection.owner is not caller and not connection.claim(caller, kept=level.is_upper):
+        connection, caller, schema = self._connection, self._caller, self._caller.schema
+        level = schema.level
+        if connection.owner is not caller and not connection.claim(caller, schema.rank):
             raise self._refusal("concurrency-limit", "all connections they may have are busy")
         if not level.begin(connection.network):
             raise self._refusal("concurrency-limit", "all connections of the level are busy")
