@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
+_LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
 
 
 def limit_tls_buffers() -> None:
@@ -59,6 +60,7 @@ class Connection(web.RequestHandler):
         self.on_claim: Callable[[object, Rank], bool] | None = None
         self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
         self.ended = False
+        self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
 
     @property
@@ -73,7 +75,17 @@ class Connection(web.RequestHandler):
         self.end()
 
     def data_received(self, data: bytes) -> None:
-        """Accept data even while the server stops, if it belongs to a body still arriving."""
+        """Accept data even while the server stops, if it belongs to a body still arriving.
+
+        Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
+        """
+        if self._current_request is None and self._waiter is None:
+            self._late_bytes += len(data)
+            if self._late_bytes > _LATE_BYTES:
+                self._pause_transport_reading()
+                self.close()
+        else:
+            self._late_bytes = 0
         if not (self._close or self._force_close):
             super().data_received(data)
             return
