@@ -35,6 +35,7 @@ class Rank(IntEnum):
     STRANGER = 0  # or that of nobody yet
     USER = 1
     KEPT = 2
+    PRIVILEGED = 3  # and not bounded
 
 
 class BareResponse(web.Response):

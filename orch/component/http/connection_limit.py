@@ -104,7 +104,8 @@ class ConnectionLimit:
         here = self._open.get(network)
         if here is None or connection not in here.ranks[connection.rank]:
             return True  # it has just ended
-        if len(self._owned.get(owner, ())) >= self._limit_per_owner:
+        full = len(self._owned.get(owner, ())) >= self._limit_per_owner
+        if full and rank is not Rank.PRIVILEGED:
             idle = _oldest_idle(self._owned[owner])
             if idle is None:
                 return False
@@ -113,7 +114,8 @@ class ConnectionLimit:
         owned = self._owned.setdefault(owner, {})
         owned[connection] = None
         connection.owner = owner
-        here.put(connection, min(rank, Rank.USER) if len(owned) > KEPT_PER_OWNER else rank)
+        many = rank is Rank.KEPT and len(owned) > KEPT_PER_OWNER
+        here.put(connection, Rank.USER if many else rank)
         return True
 
     def release(self, network: str, connection: OpenConnection) -> None:

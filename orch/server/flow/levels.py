@@ -57,7 +57,7 @@ class Waits:
 
 
 @dataclass(slots=True, eq=False)
-class Level:
+class PriorityLevel:
     """`queue` None: nobody is kept waiting. `busy_max`: of the listener's connections."""
 
     name: str
@@ -93,7 +93,7 @@ class Schema:
     """A kind of callers, and what became of their requests."""
 
     name: str
-    level: Level
+    level: PriorityLevel
     rank: Rank  # of the callers' connections
     executing: int = 0
     waiting: int = 0
@@ -124,11 +124,15 @@ class Levels:
     def __init__(self, limits: Limits) -> None:
         seats, wait_s = limits.seats, limits.timeout_s * _WAIT_SHARE
         tenants = max(int(limits.max_connections * _CONNECTION_SHARE), 1)
-        exempt = Level("exempt")
-        probes = Level("exempt", FairQueue(Bounds(starts_per_turn=4, wait_s=wait_s)), tenants)
-        system = Level("system", _queue(seats, _SYSTEM_SHARE, (16, 4), wait_s))
-        workload = Level("workload", _queue(seats, 1 - _SYSTEM_SHARE, (4, 2), wait_s), tenants)
-        self.exempt = Schema("exempt", exempt, Rank.KEPT)
+        exempt = PriorityLevel("exempt")
+        probes = PriorityLevel(
+            "exempt", FairQueue(Bounds(starts_per_turn=4, wait_s=wait_s)), tenants
+        )
+        system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (16, 4), wait_s))
+        workload = PriorityLevel(
+            "workload", _queue(seats, 1 - _SYSTEM_SHARE, (4, 2), wait_s), tenants
+        )
+        self.exempt = Schema("exempt", exempt, Rank.PRIVILEGED)
         self.probes = Schema("probes", probes, Rank.STRANGER)
         self.nodes = Schema("system-nodes", system, Rank.KEPT)
         self.control_plane = Schema("system-controllers", system, Rank.KEPT)

@@ -133,6 +133,13 @@ def test_an_owner_whose_connections_are_all_busy_gets_no_more() -> None:
     assert last.claim("ann")
 
 
+def test_the_privileged_have_as_many_as_they_open() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    opened = clients(limit, "a" * 16)
+    assert all(client.claim("root", Rank.PRIVILEGED) for client in opened)
+    assert not any(client.dropped for client in opened)
+
+
 def test_a_connection_has_one_owner_at_a_time() -> None:
     limit = ConnectionLimit("x", limit=8, limit_per_address=8)
     client, other = clients(limit, "aa", idle=False)

@@ -289,7 +289,7 @@ async def test_who_has_too_many_busy_connections_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("identity", "rank"),
-    [(MASTER, Rank.KEPT), (NODE, Rank.KEPT), (ANN, Rank.USER), (None, Rank.STRANGER)],
+    [(MASTER, Rank.PRIVILEGED), (NODE, Rank.KEPT), (ANN, Rank.USER), (None, Rank.STRANGER)],
 )
 async def test_connections_of_nodes_and_the_privileged_are_kept(
     identity: Identity | None, rank: Rank
