@@ -12,6 +12,7 @@ import asyncio.constants
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from aiohttp import StreamReader, web
@@ -30,6 +31,7 @@ _HEAD_TOO_LARGE = (
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
 _TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
+_LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
 
 
 def limit_tls_buffers() -> None:
@@ -40,6 +42,15 @@ def limit_tls_buffers() -> None:
     constants: Any = asyncio.constants
     constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_BUFFER_KIB
     constants.FLOW_CONTROL_HIGH_WATER_SSL_WRITE = _TLS_BUFFER_KIB
+
+
+class Rank(IntEnum):
+    """Whose connection it is: the lower ones are cut first to make room."""
+
+    STRANGER = 0  # or that of nobody yet
+    USER = 1
+    KEPT = 2
+    PRIVILEGED = 3  # and not bounded
 
 
 class BareResponse(web.Response):
@@ -61,13 +72,15 @@ class Connection(web.RequestHandler):
         self.on_end: Callable[[], None] | None = None
         self.network = ""  # it comes from: an IPv4 address or 64 bits of an IPv6 address
         self.owner: object = None
-        self.on_claim: Callable[[object, bool], bool] | None = None
+        self.rank = Rank.STRANGER
+        self.on_claim: Callable[[object, Rank], bool] | None = None
         self.socket: asyncio.Transport | None = None  # below TLS, if any
         self.slow_clients: SlowClients | None = None
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self._head_bytes = 0  # received of a head that is not complete
         self._body: StreamReader | None = None  # of the latest request
         self.ended = False
+        self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
 
     @property
@@ -110,7 +123,17 @@ class Connection(web.RequestHandler):
         return finished
 
     def data_received(self, data: bytes) -> None:
-        """Accept data even while the server stops, if it belongs to a body still arriving."""
+        """Accept data even while the server stops, if it belongs to a body still arriving.
+
+        Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
+        """
+        if self._current_request is None and self._waiter is None:
+            self._late_bytes += len(data)
+            if self._late_bytes > _LATE_BYTES:
+                self._pause_transport_reading()
+                self.close()
+        else:
+            self._late_bytes = 0
         if not (self._close or self._force_close):
             in_body = self._body is not None and not self._body.is_eof()
             queued = len(self._messages)
@@ -150,12 +173,9 @@ class Connection(web.RequestHandler):
             task.cancel()
         self.end()
 
-    def claim(self, owner: object, *, kept: bool) -> bool:
-        """Count it as the owner's; False if all that the owner may have are busy.
-
-        While `kept`, others are cut before it to make room.
-        """
-        return self.on_claim is None or self.on_claim(owner, kept)
+    def claim(self, owner: object, rank: Rank) -> bool:
+        """Count it as the owner's; False if all that the owner may have are busy."""
+        return self.on_claim is None or self.on_claim(owner, rank)
 
     def retire(self) -> None:
         """Close the connection, after the response to a request in flight."""

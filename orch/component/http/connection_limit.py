@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Protocol
 
 from orch.component.http import tcp
-from orch.component.http.connection import Connection
+from orch.component.http.connection import Connection, Rank
 from orch.component.http.fair_queue import Bounds, FairQueue, Flow
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
@@ -36,6 +36,7 @@ class OpenConnection(Protocol):
     """A connection as its limit sees it."""
 
     owner: object
+    rank: Rank
 
     @property
     def is_idle(self) -> bool:
@@ -49,27 +50,27 @@ Connections = dict[OpenConnection, None]  # the oldest first
 
 
 class _Network:
-    """The connections from one network: those that are kept, and the others."""
+    """The connections from one network, by rank."""
 
     def __init__(self) -> None:
-        self.others: Connections = {}
-        self.kept: Connections = {}
+        self.ranks: tuple[Connections, ...] = tuple({} for _ in Rank)
         self.handshakes = Flow()
 
     def __len__(self) -> int:
-        return len(self.others) + len(self.kept)
+        return sum(map(len, self.ranks))
 
-    def __contains__(self, connection: OpenConnection) -> bool:
-        return connection in self.others or connection in self.kept
+    def put(self, connection: OpenConnection, rank: Rank) -> None:
+        self.ranks[connection.rank].pop(connection, None)
+        self.ranks[rank][connection] = None
+        connection.rank = rank
 
 
 class ConnectionLimit:
     """The open connections, by network; at a limit an idle connection makes room for a new one.
 
-    The oldest idle connection is cut: of the same network when that is at its limit, else of the
-    network with the most; one that is kept only if there is no other. So clients that connect and
-    send nothing neither use up memory nor keep others out. While every connection is busy, new
-    ones are refused.
+    The oldest idle connection of the lowest rank is cut: of the same network when that is at its
+    limit, else of the network with the most. So clients that connect and send nothing neither use
+    up memory nor keep others out. While every connection is busy, new ones are refused.
     """
 
     def __init__(self, name: str, *, limit: int, limit_per_address: int) -> None:
@@ -95,32 +96,32 @@ class ConnectionLimit:
             self._log_full("refuses connections", network)
             return False
         self.open += 1
-        self._open.setdefault(network, _Network()).others[connection] = None
+        self._open.setdefault(network, _Network()).put(connection, Rank.STRANGER)
         return True
 
-    def claim(self, network: str, connection: OpenConnection, owner: object, kept: bool) -> bool:
+    def claim(self, network: str, connection: OpenConnection, owner: object, rank: Rank) -> bool:
         """Make it the owner's; False if all that one owner may have are busy."""
         here = self._open.get(network)
-        if here is None or connection not in here:
+        if here is None or connection not in here.ranks[connection.rank]:
             return True  # it has just ended
-        if len(self._owned.get(owner, ())) >= self._limit_per_owner:
+        full = len(self._owned.get(owner, ())) >= self._limit_per_owner
+        if full and rank is not Rank.PRIVILEGED:
             idle = _oldest_idle(self._owned[owner])
             if idle is None:
                 return False
             idle.drop()
-        self._disown(here, connection)
+        self._disown(connection)
         owned = self._owned.setdefault(owner, {})
         owned[connection] = None
         connection.owner = owner
-        if kept and len(owned) <= KEPT_PER_OWNER:
-            del here.others[connection]
-            here.kept[connection] = None
+        many = rank is Rank.KEPT and len(owned) > KEPT_PER_OWNER
+        here.put(connection, Rank.USER if many else rank)
         return True
 
     def release(self, network: str, connection: OpenConnection) -> None:
         here = self._open[network]
-        self._disown(here, connection)
-        del here.others[connection]
+        self._disown(connection)
+        del here.ranks[connection.rank][connection]
         self.open -= 1
         if not here:
             del self._open[network]
@@ -135,28 +136,24 @@ class ConnectionLimit:
             await self._starts.enter(here.handshakes)
             self._starts.leave(here.handshakes)
 
-    def _disown(self, here: _Network, connection: OpenConnection) -> None:
-        """It is nobody's and not kept."""
+    def _disown(self, connection: OpenConnection) -> None:
         owned = self._owned.get(connection.owner, {})
         owned.pop(connection, None)
         if not owned:
             self._owned.pop(connection.owner, None)
         connection.owner = None
-        if connection in here.kept:
-            del here.kept[connection]
-            here.others[connection] = None
 
     def _has_room(self, network: str) -> bool:
         here = self._open.get(network)
         if here is not None and len(here) >= self._limit_per_address:
             return self._make_room(here, network)
         if self.open >= self._limit:
-            most = max(self._open.values(), key=lambda one: len(one.others))
-            return self._make_room(most, network)
+            crowded = max(self._open.values(), key=lambda one: [len(rank) for rank in one.ranks])
+            return self._make_room(crowded, network)
         return True
 
     def _make_room(self, crowded: _Network, network: str) -> bool:
-        idle = _oldest_idle(crowded.others) or _oldest_idle(crowded.kept)
+        idle = next(filter(None, map(_oldest_idle, crowded.ranks)), None)
         if idle is None:
             return False
         self._log_full("cuts connections without a request to make room", network)

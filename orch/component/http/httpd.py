@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import socket
 import ssl
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
@@ -73,6 +74,8 @@ KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
+ACCEPTS_PER_TURN = 8  # of the event loop
+_BACKLOG = 1024
 _BODY = web.RequestKey("body", bytes)
 
 
@@ -219,12 +222,16 @@ class HttpServer:
             self._connections.add(connection)
             return connection
 
-        return await loop.create_server(
+        server = await loop.create_server(
             lambda: AcceptedSocket(self.connection_limit, make_connection, self.ssl_context),
             self._host,
             self._port,
-            backlog=1024,
+            backlog=ACCEPTS_PER_TURN,
         )
+        for listening in server.sockets:  # asyncio has one number for two things
+            with socket.socket(fileno=os.dup(listening.fileno())) as accepting:
+                accepting.listen(_BACKLOG)
+        return server
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
         """Use another context from now on; `end_connections` also closes the existing ones.

@@ -18,7 +18,7 @@ from prometheus_client import Gauge
 from orch.component.http import httpd
 from orch.component.http.connection import Connection
 from orch.component.http.fair_queue import FairQueue, QueueFull
-from orch.server.flow.levels import Caller, Levels, Limits
+from orch.server.flow.levels import WORKLOAD, Caller, Levels, Limits
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -74,11 +74,12 @@ class Admission:
     @property
     def is_upper(self) -> bool:
         """Whether it is no tenant's."""
-        return self._caller.schema.level.is_upper
+        return self._caller.schema.level.name != WORKLOAD
 
     async def __aenter__(self) -> Self:
-        connection, caller, level = self._connection, self._caller, self._caller.schema.level
-        if connection.owner is not caller and not connection.claim(caller, kept=level.is_upper):
+        connection, caller, schema = self._connection, self._caller, self._caller.schema
+        level = schema.level
+        if connection.owner is not caller and not connection.claim(caller, schema.rank):
             raise self._refusal("concurrency-limit", "all connections they may have are busy")
         if not level.begin(connection.network):
             raise self._refusal("concurrency-limit", "all connections of the level are busy")

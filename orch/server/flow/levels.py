@@ -14,6 +14,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from orch.component.http.connection import Rank
 from orch.component.http.fair_queue import Bounds, FairQueue, Flow
 from orch.server.authn.credentials import ANONYMOUS, HEALTH_PATHS
 from orch.wire.names import (
@@ -25,6 +26,7 @@ from orch.wire.names import (
 from orch.wire.records.authentication import Identity, node_name_of
 
 WAIT_BUCKETS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
+WORKLOAD = "workload"  # the level of tenants
 _SYSTEM_SHARE = 0.6  # of the seats; the rest is the workload's
 _FLOW_SHARE = 0.25  # of its level's seats
 _WAITING_PER_FLOW = 200
@@ -56,7 +58,7 @@ class Waits:
 
 
 @dataclass(slots=True, eq=False)
-class Level:
+class PriorityLevel:
     """`queue` None: nobody is kept waiting. `busy_max`: of the listener's connections."""
 
     name: str
@@ -66,14 +68,9 @@ class Level:
     _busy: dict[str, int] = field(default_factory=dict)  # by the network that the caller is in
     _busy_total: int = 0
 
-    @property
-    def is_upper(self) -> bool:
-        """Tenants are not in it, so that its connections are worth keeping."""
-        return self.busy_max == sys.maxsize
-
     def begin(self, network: str) -> bool:
         """Count a connection as busy, unless so many are already, half of them in one network."""
-        if self.is_upper:
+        if self.busy_max == sys.maxsize:
             return True
         busy = self._busy.get(network, 0)
         if self._busy_total >= self.busy_max or busy >= max(self.busy_max // 2, 1):
@@ -84,7 +81,7 @@ class Level:
 
     def end(self, network: str) -> None:
         """The opposite."""
-        if self.is_upper:
+        if self.busy_max == sys.maxsize:
             return
         self._busy_total -= 1
         self._busy[network] -= 1
@@ -97,7 +94,8 @@ class Schema:
     """A kind of callers, and what became of their requests."""
 
     name: str
-    level: Level
+    level: PriorityLevel
+    rank: Rank  # of the callers' connections
     executing: int = 0
     waiting: int = 0
     at_once: int = 0  # seats that were free
@@ -127,18 +125,22 @@ class Levels:
     def __init__(self, limits: Limits) -> None:
         seats, wait_s = limits.seats, limits.timeout_s * _WAIT_SHARE
         tenants = max(int(limits.max_connections * _CONNECTION_SHARE), 1)
-        exempt = Level("exempt")
-        probes = Level("exempt", FairQueue(Bounds(starts_per_turn=4, wait_s=wait_s)), tenants)
-        system = Level("system", _queue(seats, _SYSTEM_SHARE, (16, 4), wait_s))
-        workload = Level("workload", _queue(seats, 1 - _SYSTEM_SHARE, (4, 2), wait_s), tenants)
-        self.exempt = Schema("exempt", exempt)
-        self.probes = Schema("probes", probes)
-        self.nodes = Schema("system-nodes", system)
-        self.control_plane = Schema("system-controllers", system)
-        self.system_accounts = Schema("system-service-accounts", system)
-        self.accounts = Schema("service-accounts", workload)
-        self.users = Schema("global-default", workload)
-        self.strangers = Schema("catch-all", workload)
+        exempt = PriorityLevel("exempt")
+        probes = PriorityLevel(
+            "exempt", FairQueue(Bounds(starts_per_turn=4, wait_s=wait_s)), tenants
+        )
+        system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (16, 4), wait_s))
+        workload = PriorityLevel(
+            WORKLOAD, _queue(seats, 1 - _SYSTEM_SHARE, (4, 2), wait_s), tenants
+        )
+        self.exempt = Schema("exempt", exempt, Rank.PRIVILEGED)
+        self.probes = Schema("probes", probes, Rank.STRANGER)
+        self.nodes = Schema("system-nodes", system, Rank.KEPT)
+        self.control_plane = Schema("system-controllers", system, Rank.KEPT)
+        self.system_accounts = Schema("system-service-accounts", system, Rank.KEPT)
+        self.accounts = Schema("service-accounts", workload, Rank.USER)
+        self.users = Schema("global-default", workload, Rank.USER)
+        self.strangers = Schema("catch-all", workload, Rank.STRANGER)
         self._callers: weakref.WeakValueDictionary[tuple[Schema, str], Caller] = (
             weakref.WeakValueDictionary()
         )

@@ -121,7 +121,7 @@ class Elsewhere:
     owner: object = None
     network = "192.0.2.1"
 
-    def claim(self, owner: object, *, kept: bool) -> bool:
+    def claim(self, owner: object, rank: int) -> bool:
         return True
 
 

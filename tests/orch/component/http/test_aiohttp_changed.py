@@ -32,7 +32,7 @@ PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 # Who relies on it, where it is, and the names.
 NAMES: tuple[tuple[str, Any, str], ...] = (
     ("Connection", RequestHandler, "_close _force_close _current_request _messages _task_handler"),
-    ("Connection", RequestHandler, "close force_close transport"),
+    ("Connection", RequestHandler, "close force_close transport _waiter _pause_transport_reading"),
     ("fast_path.takes_more", RequestHandler, "writing_paused"),
     ("BareResponse", web.StreamResponse, "_prepare_headers"),
     ("Shortcut", web.Request, "_match_info"),

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from orch.component.http.connection import Rank
 from orch.component.http.connection_limit import KEPT_PER_OWNER, ConnectionLimit, network_of
 
 
@@ -17,6 +18,7 @@ class Client:
         self.is_idle = idle
         self.dropped = False
         self.owner: object = None
+        self.rank = Rank.STRANGER
         self._limit, self._address = limit, address
         self.admitted = limit.admit(address, self)
 
@@ -27,8 +29,8 @@ class Client:
     def close(self) -> None:
         self._limit.release(self._address, self)
 
-    def claim(self, owner: str, *, kept: bool = False) -> bool:
-        return self._limit.claim(self._address, self, owner, kept)
+    def claim(self, owner: str, rank: Rank = Rank.USER) -> bool:
+        return self._limit.claim(self._address, self, owner, rank)
 
 
 def clients(limit: ConnectionLimit, addresses: str, *, idle: bool = True) -> list[Client]:
@@ -131,6 +133,13 @@ def test_an_owner_whose_connections_are_all_busy_gets_no_more() -> None:
     assert last.claim("ann")
 
 
+def test_the_privileged_have_as_many_as_they_open() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    opened = clients(limit, "a" * 16)
+    assert all(client.claim("root", Rank.PRIVILEGED) for client in opened)
+    assert not any(client.dropped for client in opened)
+
+
 def test_a_connection_has_one_owner_at_a_time() -> None:
     limit = ConnectionLimit("x", limit=8, limit_per_address=8)
     client, other = clients(limit, "aa", idle=False)
@@ -139,20 +148,34 @@ def test_a_connection_has_one_owner_at_a_time() -> None:
     assert other.claim("ann"), "the first is no longer hers"
 
 
-def test_one_that_is_kept_makes_room_only_if_there_is_no_other() -> None:
-    limit = ConnectionLimit("x", limit=9, limit_per_address=3)
-    kept, idle, busy = Client(limit, "a"), Client(limit, "a"), Client(limit, "a", idle=False)
-    assert kept.claim("node", kept=True)
-    assert Client(limit, "a", idle=False).admitted
-    assert (kept.dropped, idle.dropped) == (False, True)
-    assert Client(limit, "a").admitted
-    assert (kept.dropped, busy.dropped) == (True, False)
+def test_strangers_are_cut_before_users_and_these_before_those_that_are_kept() -> None:
+    limit = ConnectionLimit("x", limit=32, limit_per_address=4)
+    kept, user, busy, stranger = clients(limit, "aaaa")
+    assert kept.claim("node", Rank.KEPT)
+    assert user.claim("ann")
+    busy.is_idle = False
+    cut = []
+    for _ in range(3):
+        assert Client(limit, "a", idle=False).admitted
+        cut.append([client.dropped for client in (kept, user, busy, stranger)])
+    assert cut == [
+        [False, False, False, True], [False, True, False, True], [True, True, False, True],
+    ]  # fmt: skip
+
+
+def test_at_the_limit_for_all_the_address_with_most_strangers_loses_one() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    users = clients(limit, "a" * 13)
+    assert all(client.claim(f"user-{number}") for number, client in enumerate(users))
+    strangers = clients(limit, "bbc")
+    assert Client(limit, "d").admitted
+    assert [client.dropped for client in strangers] == [True, False, False]
 
 
 def test_an_owner_has_few_that_are_kept() -> None:
     limit = ConnectionLimit("x", limit=1000, limit_per_address=KEPT_PER_OWNER + 1)
     opened = clients(limit, "a" * (KEPT_PER_OWNER + 1))
-    assert all(client.claim("node", kept=True) for client in opened)
+    assert all(client.claim("node", Rank.KEPT) for client in opened)
     assert Client(limit, "a").admitted
     assert [client.dropped for client in opened] == [False] * KEPT_PER_OWNER + [True]
 

@@ -13,6 +13,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry, Gauge
 
+from orch.component.http.connection import Rank
 from orch.server.flow import control
 from orch.server.flow.control import Admission, FlowControl
 from orch.server.flow.levels import Limits
@@ -37,10 +38,10 @@ class Connection:
         self.owner: object = None
         self.network = network
         self.refused = refused
-        self.kept = False
+        self.rank = Rank.STRANGER
 
-    def claim(self, owner: object, *, kept: bool) -> bool:
-        self.owner, self.kept = owner, kept
+    def claim(self, owner: object, rank: Rank) -> bool:
+        self.owner, self.rank = owner, rank
         return not self.refused
 
 
@@ -287,14 +288,15 @@ async def test_who_has_too_many_busy_connections_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "kept"), [(MASTER, True), (NODE, True), (ANN, False), (None, False)]
+    ("identity", "rank"),
+    [(MASTER, Rank.PRIVILEGED), (NODE, Rank.KEPT), (ANN, Rank.USER), (None, Rank.STRANGER)],
 )
 async def test_connections_of_nodes_and_the_privileged_are_kept(
-    identity: Identity | None, *, kept: bool
+    identity: Identity | None, rank: Rank
 ) -> None:
     connection = Connection()
     async with Fixture().admission(identity, connection=connection):
-        assert connection.kept is kept
+        assert connection.rank is rank
 
 
 async def test_a_connection_is_its_latest_callers() -> None:
