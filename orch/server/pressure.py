@@ -7,6 +7,7 @@ the control plane and the privileged group are served as long as the process liv
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from enum import IntEnum
@@ -57,7 +58,7 @@ class MemoryPressure:
         self._log = OnceLog(log)
 
     async def look(self) -> None:
-        self.used_bytes = self._memory.used_bytes()
+        self.used_bytes = await asyncio.to_thread(self._memory.used_bytes)
         share = self.used_bytes / self.limit_bytes
         before, self.state = self.state, self._judge(share)
         if self.state:
