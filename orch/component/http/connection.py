@@ -79,6 +79,7 @@ class Connection(web.RequestHandler):
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self._head_bytes = 0  # received of a head that is not complete
         self._body: StreamReader | None = None  # of the latest request
+        self._answered: StreamReader | None = None  # the body of the latest that was answered
         self.ended = False
         self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
@@ -115,6 +116,7 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Drop both bodies: aiohttp keeps the last request and response of an idle connection."""
         finished = await super().finish_response(request, resp, start_time)
+        self._answered = request.content
         self.sending_bytes = 0
         request._read_bytes = None
         request._state.clear()
@@ -127,7 +129,8 @@ class Connection(web.RequestHandler):
 
         Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
         """
-        if self._current_request is None and self._waiter is None:
+        in_body = self._body is not None and not self._body.is_eof()
+        if in_body and self._body is self._answered:
             self._late_bytes += len(data)
             if self._late_bytes > _LATE_BYTES:
                 self._pause_transport_reading()
@@ -135,7 +138,6 @@ class Connection(web.RequestHandler):
         else:
             self._late_bytes = 0
         if not (self._close or self._force_close):
-            in_body = self._body is not None and not self._body.is_eof()
             queued = len(self._messages)
             super().data_received(data)
             if len(self._messages) > queued:
@@ -167,7 +169,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
         if self.slow_clients is not None:
             self.slow_clients.resumed(self)
-        self._body = None
+        self._body = self._answered = None
         wanted = request is not None and request.method not in _READS and not self.only_for_client
         if task is not None and not wanted:
             task.cancel()
