@@ -225,7 +225,7 @@ async def test_a_server_with_another_protocol_is_an_error_within_the_deadline(
 async def test_an_oversized_response_is_an_error_and_the_connection_survives(
     server: CriServer, runtime: CriRuntime
 ) -> None:
-    huge = "x" * (17 * 1024 * 1024)
+    huge = "x" * (81 * 1024 * 1024)
     server.runtime.runtime_conditions = [base.RuntimeCondition("Huge", True, message=huge)]
 
     with pytest.raises(base.RuntimeCallError, match="code = ResourceExhausted"):
