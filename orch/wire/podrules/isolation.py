@@ -33,11 +33,10 @@ _REFUSED = {
 _UNKNOWN = "there is no such field, so no agent would apply it; correct its name or leave it out"
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 # Values that change nothing, of fields that the records do not have.
-_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
-    "hostUsers": (True,),
-    "procMount": ("Default",),
-    "fsGroupChangePolicy": ("Always", "OnRootMismatch"),  # how, not whether
-    "seLinuxChangePolicy": ("Recursive", "MountOption"),
+_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {"hostUsers": (True,), "procMount": ("Default",)}
+_ONE_OF = {  # how to do what is done or refused in any case
+    "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
+    "seLinuxChangePolicy": ("MountOption", "Recursive"),
 }
 _OF_PODS = ("hostUsers", "resources")
 
@@ -113,8 +112,12 @@ def _beyond(record: Document, path: str, model: type[WireModel]) -> Iterator[Cau
 
 def _refused(fields: Document, path: str) -> Iterator[Cause]:
     for name, value in fields.items():
-        if value not in (*_NOTHING, *_WITHOUT_EFFECT.get(name, ())):
+        if value in _NOTHING or value in _WITHOUT_EFFECT.get(name, ()):
+            continue
+        if name not in _ONE_OF:
             yield causes.forbidden(f"{path}.{name}", _REFUSED.get(name, _UNKNOWN))
+        elif value not in _ONE_OF[name]:
+            yield causes.not_supported(f"{path}.{name}", value, _ONE_OF[name])
 
 
 def _id_causes(value: Any, path: str) -> Iterator[Cause]:
