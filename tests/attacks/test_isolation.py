@@ -1,19 +1,15 @@
-"""Pods that would run with less isolation than they ask for, and one tenant who blinds a node.
+"""Pods that would run with less isolation than they ask for, or reach what is the node's.
 
-A whole cluster on a real containerd, attacked through its API server, its manifests and the
-runtime's own socket.
+A whole cluster on a real containerd, attacked through its API server and its manifests.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import io
 import json
 import os
 import signal
 import tarfile
-import uuid
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -21,20 +17,24 @@ from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxSpec
-from nodeagent.runtime.cri import CriRuntime
-from tests.conftest_runtime import RealRuntime, remove_pod_cgroups
+from tests.attacks.tenants import Tenant, pod
+from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.runtime_lib import images, instance
 
 pytestmark = [pytest.mark.real, pytest.mark.seconds(60)]
 
-BUSYBOX = images.BUSYBOX
 # The users that images name: those that are root or may be, and those that are not.
 ROOTS = ("", "0", "0:1000", "root", "user", "4294967296", "4294967297:5")
 OTHERS = {"1000": "1000", "1000:7": "1000"}
 NONROOT = {"runAsNonRoot": True}
-MIB = 2**20
+PIDS = 64
+STRICT = f"""
+apiVersion: nodeagent.config.orch.io/v1beta1
+kind: NodeAgentConfiguration
+podPidsLimit: {PIDS}
+probeHostPolicy: pod
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,8 @@ def cluster(
 ) -> Iterator[LocalCluster]:
     run_dir = tmp_path_factory.mktemp("isolation") / "run"
     (run_dir / "manifests").mkdir(parents=True)
+    (run_dir / "nodeagent.conf.d").mkdir()
+    (run_dir / "nodeagent.conf.d" / "strict.conf").write_text(STRICT)
     with local_cluster(run_dir, runtime=real_runtime.endpoint) as running:
         yield running
 
@@ -68,7 +70,7 @@ def _with_users(archive: bytes, names: dict[str, str]) -> bytes:
             found = source.extractfile(member)
             files[member.name] = found.read() if found else b""
     manifest = json.loads(files.pop("manifest.json"))
-    [first] = [entry for entry in manifest if entry["RepoTags"] == [BUSYBOX]]
+    [first] = [entry for entry in manifest if entry["RepoTags"] == [images.BUSYBOX]]
     entries = []
     for user, name in names.items():
         config = json.loads(files[first["Config"]])
@@ -85,63 +87,6 @@ def _with_users(archive: bytes, names: dict[str, str]) -> bytes:
                 member.size = len(data)
                 made.addfile(member, io.BytesIO(data))
         return buffer.getvalue()
-
-
-def pod(name: str, script: str = "sleep 1000", **spec: Any) -> dict[str, Any]:
-    """A pod of one container; `own` is the container's security context, `image` its image."""
-    container = {
-        "name": "c",
-        "image": spec.pop("image", BUSYBOX),
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", script],
-        "securityContext": spec.pop("own", None),
-    }
-    metadata = {"name": name, **spec.pop("metadata", {})}
-    whole = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **spec}
-    spec = {"containers": [container], **whole}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-class Tenant:
-    """Posts pods to the cluster, already bound to its node."""
-
-    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
-        self.cluster = cluster
-        self._file = directory / "body.json"
-
-    def post(self, made: dict[str, Any]) -> str:
-        """ "" when it was taken, else the refusal."""
-        made["spec"]["nodeName"] = self.cluster.node
-        self._file.write_text(json.dumps(made))
-        path = "/api/v1/namespaces/default/pods"
-        done = self.cluster.kubectl("create", "--raw", path, "-f", str(self._file), check=False)
-        return done.stderr if done.returncode else ""
-
-    def ended(self, name: str) -> str:
-        """The log of a pod that has ended."""
-        eventually(
-            lambda: self.cluster.pod(name)["status"]["phase"] in ("Succeeded", "Failed"),
-            within_s=60,
-            what=f"pod {name} ends: {self.told(name)}",
-        )
-        return self.cluster.kubectl("logs", name).stdout
-
-    def told(self, name: str) -> str:
-        """Why a pod does not run: its own messages and its containers'."""
-        status = self.cluster.pod(name)["status"]
-        statuses = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
-        waiting = [one.get("state", {}).get("waiting", {}) for one in statuses]
-        texts = [status.get("message", ""), *(w.get("message", "") for w in waiting)]
-        return " | ".join(filter(None, texts))
-
-    def started(self, name: str) -> list[str]:
-        """The ids of the containers that a pod has or had."""
-        status = self.cluster.pod(name)["status"]
-        statuses = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
-        return [one["containerID"] for one in statuses if one.get("containerID")]
-
-    def delete(self, *names: str) -> None:
-        self.cluster.kubectl("delete", "pod", "--wait=false", "--ignore-not-found", *names)
 
 
 @pytest.fixture
@@ -275,116 +220,6 @@ def test_what_cannot_be_given_is_refused_by_its_path(cluster: LocalCluster, tena
     tenant.delete(*later)
 
 
-def blinding(name: str) -> dict[str, Any]:
-    """A pod with 2.6 MB of labels."""
-    labels = {f"k{number:05}": "x" * 58 for number in range(40_000)}
-    return pod(name, metadata={"labels": labels})
-
-
-def sizes(endpoint: str, node: str) -> list[int]:
-    """What the runtime holds of each of the node's pods in labels and annotations, in bytes."""
-
-    async def read() -> list[int]:
-        runtime = CriRuntime(endpoint)
-        try:
-            rows = await runtime.list_sandboxes()
-        finally:
-            await runtime.close()
-        own = [row for row in rows if row.labels.get("orch.io/node.name") == node]
-        return [len(json.dumps([dict(row.labels), dict(row.annotations)])) for row in own]
-
-    return asyncio.run(read())
-
-
-def test_labels_of_one_tenant_do_not_blind_a_node(
-    cluster: LocalCluster, tenant: Tenant, real_runtime: RealRuntime
-) -> None:
-    names = [f"blinding-{number}" for number in range(8)]
-    taken = [name for name in names if not tenant.post(blinding(name))]
-    static = [f"static-{number}" for number in range(8 - len(taken))]
-    for name in static:
-        (cluster.run_dir / "manifests" / f"{name}.json").write_text(json.dumps(blinding(name)))
-    wanted = {*taken, *(f"{name}-{cluster.node}" for name in static)}
-
-    def running() -> bool:
-        pods = json.loads(cluster.kubectl("get", "--raw", cluster.proxy("/runningpods/")).stdout)
-        return wanted <= {item["metadata"]["name"] for item in pods["items"]}
-
-    eventually(running, within_s=120, what=f"the node lists {wanted}")
-    held = sizes(real_runtime.endpoint, cluster.node)
-    assert max(held) < 32 * 1024, f"the runtime holds {held} bytes of labels and annotations"
-    assert cluster.ready_condition()["status"] == "True"
-    for name in static:
-        (cluster.run_dir / "manifests" / f"{name}.json").unlink()
-    tenant.delete(*names)
-
-
-async def old_pods(runtime: CriRuntime, node: str, directory: Path, *, count: int) -> list[str]:
-    """Pods as an agent made them that passed on whatever it was given; their cgroups' parents."""
-    parents = []
-    for number in range(count):
-        uid = str(uuid.uuid4())
-        own = {
-            "orch.io/node.name": node,
-            "orch.io/pod.uid": uid,
-            "orch.io/pod.name": f"old-{number}",
-        }
-        parents.append(f"/orchpods/pod{uid}")
-        spec = SandboxSpec(
-            name=f"old-{number}", namespace="default", uid=uid, cgroup_parent=parents[-1],
-            log_directory=str(directory), labels=own, annotations={"note": "x" * (6 * MIB)},
-        )  # fmt: skip
-        sandbox_id = await runtime.run_sandbox(spec)
-        sleeper = ContainerSpec("c", 0, BUSYBOX, command=("sleep", "1000"), labels=own)
-        await runtime.start_container(await runtime.create_container(sandbox_id, sleeper, spec))
-    return parents
-
-
-def test_pods_of_an_older_agent_do_not_blind_it_either(
-    cluster: LocalCluster, tenant: Tenant, real_runtime: RealRuntime, tmp_path: Path
-) -> None:
-    async def make() -> list[str]:
-        runtime = CriRuntime(real_runtime.endpoint)
-        try:
-            return await old_pods(runtime, cluster.node, tmp_path, count=3)
-        finally:
-            await runtime.close()
-
-    agent = cluster.pid("nodeagent")
-    os.kill(agent, signal.SIGSTOP)  # else it would remove them one by one
-    try:
-        parents = asyncio.run(make())
-    finally:
-        os.kill(agent, signal.SIGCONT)
-    assert not tenant.post(pod("after", "echo fine"))
-    assert tenant.ended("after") == "fine\n"
-    log = cluster.log("nodeagent")
-    assert "its sandboxes are listed one by one" in log, "the list was not too large"
-    assert "look for pods with large labels" in log
-    held = asyncio.run(held_until_gone(real_runtime.endpoint, within_s=120))
-    assert held == [], f"the agent does not see, and so does not remove, {held}"
-    assert cluster.ready_condition()["status"] == "True"
-    tenant.delete("after")
-    for parent in parents:
-        remove_pod_cgroups(parent)
-
-
-async def held_until_gone(endpoint: str, *, within_s: float) -> list[str]:
-    """The old pods that the runtime still has containers of after this time."""
-    runtime, loop, held = CriRuntime(endpoint), asyncio.get_running_loop(), ["not listed"]
-    until_s = loop.time() + within_s
-    try:
-        while held and loop.time() < until_s:
-            await asyncio.sleep(1)
-            with contextlib.suppress(RuntimeCallError):  # it is busy
-                rows = await runtime.list_containers()
-                names = (row.labels.get("orch.io/pod.name", "") for row in rows)
-                held = [name for name in names if name.startswith("old-")]
-    finally:
-        await runtime.close()
-    return held
-
-
 def test_an_unsafe_sysctl_is_never_applied_while_an_agent_restarts(
     cluster: LocalCluster, tenant: Tenant
 ) -> None:
@@ -407,3 +242,32 @@ def test_an_unsafe_sysctl_is_never_applied_while_an_agent_restarts(
     assert applied == [], f"applied for {len(applied)} of {len(names)} pods"
     assert tenant.started("bystander") == before, "a restart must end no pod"
     tenant.delete("bystander", *names)
+
+
+def test_a_pod_cannot_take_the_process_ids_of_the_node(tenant: Tenant) -> None:
+    fork = f"n=0; while [ $n -lt {4 * PIDS} ]; do sleep 60 & n=$((n+1)); echo $n; done; echo all"
+    assert not tenant.post(pod("forking", fork))
+    said = tenant.ended("forking")
+    tenant.delete("forking")
+    forked = [int(line) for line in said.splitlines() if line.isdecimal()]
+    assert forked and max(forked) < PIDS, f"{max(forked)} processes where {PIDS} are allowed"
+    assert "all" not in said.splitlines()
+
+
+def test_a_probe_cannot_make_the_node_talk_to_itself(cluster: LocalCluster, tenant: Tenant) -> None:
+    port = int(cluster.info["nodeagent"].rpartition(":")[2])  # there is somebody
+    made = pod("probing")
+    made["spec"]["containers"][0]["readinessProbe"] = {
+        "tcpSocket": {"host": "127.0.0.1", "port": port}, "periodSeconds": 1,
+    }  # fmt: skip
+    assert not tenant.post(made)
+
+    def told() -> list[str]:
+        events = cluster.get("/api/v1/namespaces/default/events")["items"]
+        return [e["message"] for e in events if "probeHostPolicy" in e["message"]]
+
+    [message] = eventually(told, within_s=60, what="an event names the policy")
+    assert "host '127.0.0.1' is not the pod's address" in message
+    conditions = cluster.pod("probing")["status"]["conditions"]
+    assert {c["type"]: c["status"] for c in conditions}["Ready"] == "False"
+    tenant.delete("probing")

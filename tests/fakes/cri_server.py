@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,10 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
         )
 
     async def RunPodSandbox(self, request: Any, context: Any) -> Any:
-        sandbox_id = await self._runtime.run_sandbox(cri_convert.sandbox_spec(request.config))
+        spec = replace(
+            cri_convert.sandbox_spec(request.config), runtime_handler=request.runtime_handler
+        )
+        sandbox_id = await self._runtime.run_sandbox(spec)
         return pb.RunPodSandboxResponse(pod_sandbox_id=sandbox_id)
 
     async def StopPodSandbox(self, request: Any, context: Any) -> Any:

@@ -126,6 +126,9 @@ class FakeRuntime(FakeImages, FakeEvents):
         for known in (sandbox.spec for sandbox in self.sandboxes.values()):
             if (known.name, known.namespace, known.uid, known.attempt) == wanted:
                 raise RuntimeCallError("run_sandbox", f'name "{spec.name}" is reserved')
+        if spec.runtime_handler not in self.runtime_features.handlers:
+            text = f'no runtime for "{spec.runtime_handler}" is configured'
+            raise RuntimeCallError("run_sandbox", text)
         number = next(self._numbers)
         row = Sandbox(
             id=f"{number:064x}",
