@@ -18,7 +18,7 @@ from orch.component.http.sliced_response import respond
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.document import Document, ObjectTarget, decode
+from orch.server.objects.document import Document, Notes, ObjectTarget, decode
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
@@ -47,6 +47,7 @@ class Call(NamedTuple):
     info: RequestInfo
     identity: Identity
     strategy: Strategy  # the kind's rules
+    notes: Notes  # of admission; its warnings go into the answer
 
     @property
     def content_type(self) -> str:
@@ -56,8 +57,18 @@ class Call(NamedTuple):
     def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
         return ObjectTarget(
-            self.strategy, self.identity, namespace, self.info.name, self.info.subresource
+            self.strategy,
+            self.identity,
+            namespace,
+            self.info.name,
+            self.info.subresource,
+            self.notes,
         )
+
+    async def take_advice(self) -> None:
+        """Add the warnings of admission that take longer."""
+        if self.notes.advice is not None:
+            self.notes.warnings += await self.notes.advice()
 
     def selection(self) -> Selection:
         return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
@@ -93,9 +104,8 @@ class Call(NamedTuple):
         if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
-        if warnings:
-            for header in warning_headers(warnings):
-                response.headers.add("Warning", header)
+        for header in warning_headers((*warnings, *self.notes.warnings)):
+            response.headers.add("Warning", header)
         return response
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 
 from orch.component.http import httpd
+from orch.server.audit.trail import TRAIL
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
@@ -37,7 +38,7 @@ from orch.server.objects import (
     renewal,
 )
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import encode
+from orch.server.objects.document import Notes, encode
 from orch.server.request import attributes, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.server.storage.base import (
@@ -133,7 +134,9 @@ class ResourceHandlers:
             if not info.is_long_running or info.verb == "watch":
                 await ensure_read_consistency(self._backend.storage, info, request.query)
             rules = strategy.parts.get(info.subresource, strategy)
-            return await handler(Call(request, info, request[IDENTITY], rules))
+            trail = request.get(TRAIL)
+            notes = Notes() if trail is None else Notes(annotations=trail.annotations)
+            return await handler(Call(request, info, request[IDENTITY], rules, notes))
         except StorageFailed as error:
             raise refusal_for(error) from error
 
@@ -202,6 +205,7 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query, "UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
+        await call.take_advice()
         status = 201 if created else 200
         return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
@@ -233,6 +237,7 @@ class ResourceHandlers:
         change = checked_patch(call, wanted, change, body, warnings)
         rendering = call.rendering(self._backend.now())
         stored = await modify.modify(self._backend, target, change, wanted)
+        await call.take_advice()
         return call.answer_object(rendering, stored, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:
