@@ -98,7 +98,8 @@ async def old_pods(runtime: CriRuntime, node: str, directory: Path, *, count: in
         parents.append(f"/orchpods/pod{uid}")
         spec = SandboxSpec(
             name=f"old-{number}", namespace="default", uid=uid, cgroup_parent=parents[-1],
-            log_directory=str(directory), labels=own, annotations={"note": "x" * (6 * MIB), "orch.io/pod.terminationGracePeriod": "0"},
+            log_directory=str(directory), labels=own,
+            annotations={"note": "x" * (6 * MIB), "orch.io/pod.terminationGracePeriod": "0"},
         )  # fmt: skip
         sandbox_id = await runtime.run_sandbox(spec)
         sleeper = ContainerSpec("c", 0, BUSYBOX, command=("sleep", "1000"), labels=own)
