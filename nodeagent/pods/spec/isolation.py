@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.runtime.base import Image, RuntimeFeatures, SeccompKind, SeccompSetting
+from orch.wire import names
 from orch.wire.errors import Cause
 from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import place_of
@@ -25,7 +26,6 @@ MAX_RUNTIME_METADATA_BYTES = 8 * 1024  # of a pod's labels, and of its annotatio
 _MAX_ENTRY_BYTES = 1024
 _MAX_ID = 2**31 - 1
 
-_APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _ANNOTATED = {
     "runtime/default": AppArmorProfile(type="RuntimeDefault"),
     "unconfined": AppArmorProfile(type="Unconfined"),
@@ -93,15 +93,15 @@ def apparmor(pod: Pod, container: Container, *, enabled: bool) -> SeccompSetting
 
 def _annotated(annotations: Mapping[str, str], container: str) -> AppArmorProfile | None:
     """The profile in the annotation that came before the field."""
-    value = annotations.get(_APPARMOR_ANNOTATION + container)
+    value = annotations.get(names.ANNOTATION_APPARMOR_PREFIX + container)
     if value is None:
         return None
     if value.startswith("localhost/"):
         return AppArmorProfile(type="Localhost", localhostProfile=value.removeprefix("localhost/"))
     if value not in _ANNOTATED:
         raise SpecError(
-            f"metadata.annotations[{_APPARMOR_ANNOTATION}{container}]: {value!r} is not one of "
-            "runtime/default, unconfined, localhost/<profile>"
+            f"metadata.annotations[{names.ANNOTATION_APPARMOR_PREFIX}{container}]: {value!r} is "
+            "not one of runtime/default, unconfined, localhost/<profile>"
         )
     return _ANNOTATED[value]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from orch.wire import causes
+from orch.wire import causes, names
 from orch.wire.errors import Cause
 from orch.wire.records.fields import shapes_of
 from orch.wire.records.meta import WireModel
@@ -76,6 +76,16 @@ def container_causes(container: Document, path: str) -> Iterator[Cause]:
         yield causes.invalid_value(path, context, f"{text} `privileged` to true")
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
         yield causes.invalid_value(path, context, f"{text} `capabilities.Add` CAP_SYS_ADMIN")
+
+
+def annotation_causes(new: Document, old: Document) -> Iterator[Cause]:
+    """Forbidden changes: a container that restarts would run with another profile."""
+    changed = {key for key, _ in {*new.items()} ^ {*old.items()}} if new != old else ()
+    for key in sorted(changed):
+        if key.startswith(names.ANNOTATION_APPARMOR_PREFIX):
+            may_not = "remove or update" if key in old else "add"
+            text = f"may not {may_not} AppArmor annotations"
+            yield causes.forbidden(f"metadata.annotations[{key}]", text)
 
 
 def seccomp_causes(record: Document, path: str) -> Iterator[Cause]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orch.wire.podrules import updates, validation
+from orch.wire.podrules import isolation, updates, validation
 from orch.wire.records.fields import fields_beyond, shapes_of
 from orch.wire.records.pods import PodSecurityContext, PodSpec, SecurityContext
 
@@ -201,3 +201,18 @@ def test_containers_of_every_list_are_checked() -> None:
 
 def test_empty_values_ask_for_nothing() -> None:
     assert causes({"seLinuxOptions": {}, "windowsOptions": None}, {"procMount": ""}) == []
+
+
+def test_an_apparmor_annotation_stays_as_it_was_created() -> None:
+    app = "container.apparmor.security.beta.kubernetes.io/app"
+    confined, free = {app: "runtime/default", "note": "a"}, {app: "unconfined", "note": "a"}
+    for new, old, text in (
+        (free, confined, "may not remove or update AppArmor annotations"),
+        ({"note": "a"}, confined, "may not remove or update AppArmor annotations"),
+        (confined, {"note": "a"}, "may not add AppArmor annotations"),
+    ):
+        [cause] = isolation.annotation_causes(new, old)
+        assert (cause.field, cause.message) == (
+            f"metadata.annotations[{app}]", f"Forbidden: {text}",
+        )  # fmt: skip
+    assert list(isolation.annotation_causes({**confined, "note": "b"}, confined)) == []
