@@ -52,7 +52,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.document import Admission, decode, key_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
-from orch.server.request import aliases
+from orch.server.request import aliases, bodies
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
@@ -62,14 +62,14 @@ from orch.server.strategy import pods
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
-
 
 def build(
     request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
     """`others` are the routes beside resources; they take precedence."""
-    app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(
+        middlewares=[request_filter.middleware()], client_max_size=bodies.MAX_BYTES
+    )
     if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
 
