@@ -227,13 +227,13 @@ def test_an_unsafe_sysctl_is_never_applied_while_an_agent_restarts(
     before = eventually(lambda: tenant.started("bystander"), within_s=60, what="a pod runs")
     unsafe = {"sysctls": [{"name": "kernel.msgmax", "value": "65537"}]}
     names, applied = [f"unsafe-{number}" for number in range(12)], []
-    for begin in range(0, len(names), 4):
+    for begin in range(0, len(names), 6):
         pid = cluster.pid("nodeagent")
         os.kill(pid, signal.SIGKILL)
-        for name in names[begin : begin + 4]:
+        for name in names[begin : begin + 6]:
             assert not tenant.post(pod(name, securityContext=unsafe))
         eventually(lambda p=pid: cluster.pid("nodeagent") != p, within_s=30, what="a new agent")
-        for name in names[begin : begin + 4]:
+        for name in names[begin : begin + 6]:
             told = eventually(lambda n=name: tenant.told(n), within_s=60, what=f"{name} is judged")
             status = cluster.pod(name)["status"]
             assert 'forbidden sysctl: "kernel.msgmax" not allowlisted' in told
