@@ -16,7 +16,6 @@ from orch.component.process.daemon import SetupError
 from orch.server.audit.log import Rotation
 from orch.server.authn import flags as authn_flags
 from orch.server.authn.flags import AuthFlags
-from orch.server.limits import MAX_READS, MAX_WRITES
 from orch.server.nodes.proxy import AgentTls
 from orch.server.storage import flags as storage_flags
 from orch.server.storage.flags import StorageFlags
@@ -25,7 +24,10 @@ from orch.wire.names import APISERVER_PORT
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 DEFAULT_TIMEOUT_S = 60.0
+MAX_READS = 400
+MAX_WRITES = 200
 _MIB = 1024 * 1024
+_number = program_flags.whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class LimitFlags:
     max_reads: int = MAX_READS
     max_writes: int = MAX_WRITES
     timeout_s: float = DEFAULT_TIMEOUT_S
+    memory_bytes: int = 0  # 0: the limit of the process
+
+    @property
+    def seats(self) -> int:
+        """For reads and writes together; 0: no limit."""
+        return self.max_reads + self.max_writes if self.max_reads and self.max_writes else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class Flags:
     storage: StorageFlags
     limits: LimitFlags
     audit: AuditFlags
+    admission_file: Path | None
     agent_tls: AgentTls
     node_proxy_allow_loopback: bool
     auth: AuthFlags
@@ -94,6 +103,7 @@ def parse(argv: Sequence[str]) -> Flags:
         storage=storage_flags.flags_of(values),
         limits=_limits_of(values),
         audit=_audit_of(values),
+        admission_file=values.admission_control_config_file,
         agent_tls=AgentTls(
             values.nodeagent_certificate_authority,
             values.nodeagent_client_certificate,
@@ -124,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     storage_flags.add_to(parser.add_argument_group("storage"))
     _limit_flags(parser.add_argument_group("limits"))
     _audit_flags(parser.add_argument_group("audit"))
+    _admission_flags(parser.add_argument_group("admission"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
     program_flags.add_feature_flags(parser)
@@ -168,16 +179,21 @@ def _serving_flags(group: _Group) -> None:
 def _limit_flags(group: _Group) -> None:
     group.add_argument(
         "--max-requests-inflight", type=_number, default=MAX_READS, metavar="N",
-        help="maximum of reading requests in flight; 0: no limit",
+        help="this and --max-mutating-requests-inflight together are the seats for requests"
+        " in flight, 60 %% of them for nodes and the control plane; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--max-mutating-requests-inflight", type=_number, default=MAX_WRITES, metavar="N",
-        help="maximum of writing requests in flight; 0: no limit",
+        help="see --max-requests-inflight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
         metavar="DURATION",
         help="for requests other than watches and proxied ones; `timeout` may shorten it",
+    )  # fmt: skip
+    group.add_argument(
+        "--memory-limit", type=_number, default=0, metavar="MIB",
+        help="refuse requests from 80 %% of it on; 0: that of the control group, or all memory",
     )  # fmt: skip
 
 
@@ -198,6 +214,13 @@ def _audit_flags(group: _Group) -> None:
     group.add_argument(
         "--audit-log-maxage", type=_number, default=rotation.max_days, metavar="DAYS",
         help="days to keep them; 0: forever",
+    )  # fmt: skip
+
+
+def _admission_flags(group: _Group) -> None:
+    group.add_argument(
+        "--admission-control-config-file", type=Path, metavar="FILE",
+        help="defaults and exemptions of pod security, an AdmissionConfiguration in YAML",
     )  # fmt: skip
 
 
@@ -224,7 +247,10 @@ def _limits_of(values: argparse.Namespace) -> LimitFlags:
     if values.request_timeout <= 0:
         raise SetupError("--request-timeout must be more than 0: no request could be served")
     return LimitFlags(
-        values.max_requests_inflight, values.max_mutating_requests_inflight, values.request_timeout
+        values.max_requests_inflight,
+        values.max_mutating_requests_inflight,
+        values.request_timeout,
+        values.memory_limit * _MIB,
     )
 
 
@@ -236,9 +262,3 @@ def _audit_of(values: argparse.Namespace) -> AuditFlags:
         values.audit_log_maxsize * _MIB, values.audit_log_maxbackup, values.audit_log_maxage
     )
     return AuditFlags(values.audit_log_path, values.audit_policy_file, rotation)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)

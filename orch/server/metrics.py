@@ -6,14 +6,18 @@ children of each label set are looked up once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import MetricPolicy
+from orch.component.http.slow_clients import SlowClients
+from orch.server.admission.pod_security.guard import Asked
+from orch.server.admission.pod_security.levels import LATEST, PRIVILEGED, LevelVersion
 from orch.server.objects.document import prefix_of
+from orch.server.pressure import MemoryPressure
 from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Storage
 from orch.server.strategy.table import find_strategy
@@ -93,6 +97,44 @@ Labels = tuple[str, ...]
 _Asked = tuple[str, str, str, str, str]  # verb, group, version, resource, subresource
 
 
+class PodSecurityMetrics:
+    """The `Counts` of pod security; `newest` is this server's minor version."""
+
+    def __init__(self, registry: Registry, newest: int) -> None:
+        self._newest = newest
+        asked = ("request_operation", "resource", "subresource")
+        self._evaluations: Counter = registry.counter(
+            "pod_security_evaluations_total",
+            "Number of policy evaluations that occurred, not counting ignored or exempt requests.",
+            ("decision", "policy_level", "policy_version", "mode", *asked),
+        )
+        self._exemptions: Counter = registry.counter(
+            "pod_security_exemptions_total",
+            "Number of exempt requests, not counting ignored or out of scope requests.",
+            asked,
+        )
+        self._errors: Counter = registry.counter(
+            "pod_security_errors_total",
+            "Number of errors preventing normal evaluation. Non-fatal errors may result in the"
+            " latest restricted profile being used for evaluation.",
+            ("fatal", *asked),
+        )
+
+    def evaluated(self, decision: str, policy: LevelVersion, mode: str, asked: Asked) -> None:
+        version = policy.version
+        if policy.level == PRIVILEGED:
+            version = "latest"
+        elif self._newest < policy.minor < LATEST:
+            version = "future"
+        self._evaluations.labels(decision, policy.level, version, mode, *asked).inc()
+
+    def exempted(self, asked: Asked) -> None:
+        self._exemptions.labels(*asked).inc()
+
+    def failed(self, asked: Asked) -> None:
+        self._errors.labels("false", *asked).inc()
+
+
 class ServerMetrics:
     """One page; other parts add their metrics to `registry`."""
 
@@ -149,6 +191,33 @@ class ServerMetrics:
         )
         self.storage = StorageMetrics(self.registry, _BUCKETS)
         self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
+
+    def add_memory(self, pressure: MemoryPressure, slow: SlowClients) -> None:
+        """Show these two, whose figures are read when the page is rendered."""
+        shown: dict[str, tuple[str, Callable[[], float]]] = {
+            "apiserver_memory_used_bytes": (
+                "Memory in use, without what the kernel can take back.",
+                lambda: pressure.used_bytes,
+            ),
+            "apiserver_memory_limit_bytes": (
+                "Memory at 80 percent of which the server begins to refuse requests.",
+                lambda: pressure.limit_bytes,
+            ),
+            "apiserver_memory_refused_requests": (
+                "Requests refused because memory was short, since the start.",
+                lambda: pressure.refused,
+            ),
+            "apiserver_unread_answer_bytes": (
+                "Bytes that wait for clients which do not take their answers.",
+                lambda: slow.waiting_bytes,
+            ),
+            "apiserver_slow_clients_cut": (
+                "Connections cut because their client did not take its answer, since the start.",
+                lambda: slow.cut,
+            ),
+        }
+        for name, (text, read) in shown.items():
+            self.registry.gauge(name, text).set_function(read)
 
     def observe(
         self,

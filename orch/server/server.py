@@ -8,7 +8,8 @@ attributes, everything else by path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,16 @@ from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
-from orch.component.process.daemon import SetupError
+from orch.component.http.slow_clients import SlowClients
+from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
+from orch.component.process.memory import ProcessMemory
+from orch.server import pressure
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server.admission.pod_security.guard import PodSecurity
+from orch.server.admission.priority import Priorities
 from orch.server.admission.role_guard import RoleGuard
+from orch.server.admission_configuration import read_settings
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
 from orch.server.audit.policy import read_policy
@@ -33,24 +40,29 @@ from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import event_ttl, namespaces
 from orch.server.controllers.garbage_collector import GarbageCollector
+from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
 from orch.server.flags import AuditFlags, Flags
+from orch.server.flow.control import FlowControl
+from orch.server.flow.levels import Limits
+from orch.server.flow.metrics import FlowMetrics
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limits import Inflight
-from orch.server.metrics import ServerMetrics
+from orch.server.metrics import PodSecurityMetrics, ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
-from orch.server.objects.backend import Admission, Backend
-from orch.server.objects.document import decode, key_of
+from orch.server.objects.backend import Backend
+from orch.server.objects.charging import Charging
+from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
-from orch.server.request import aliases
+from orch.server.pressure import MemoryPressure
+from orch.server.request import aliases, bodies
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
@@ -58,17 +70,16 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.names import RBAC_GROUP
-from orch.wire.records.kinds import NODES, PODS, RESOURCES
-
-MAX_BODY_BYTES = 3 * 1024 * 1024
+from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, Resource
 
 
 def build(
     request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
     """`others` are the routes beside resources; they take precedence."""
-    app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(
+        middlewares=[request_filter.middleware()], client_max_size=bodies.MAX_BYTES
+    )
     if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
 
@@ -90,6 +101,7 @@ def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
 
 
 NAME = "orch-apiserver"
+_HISTORY_BYTES_UNDER_PRESSURE = 8 * 1024 * 1024
 
 
 class Server:
@@ -109,13 +121,19 @@ class Server:
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
-        self._backend = _backend(self.storage, self.authorizer, index)
+        charging = Charging(self.storage, flags.storage.bounds)
+        backend = _backend(self.storage, self.authorizer, index, self._pod_security())
+        self._backend = replace(backend, charge=charging.charged)
+        self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
-        limits = flags.limits
-        self.inflight = Inflight(
-            self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
-        )
+        limits = Limits(flags.limits.seats, flags.limits.timeout_s, flags.max_connections)
+        self.flows = FlowControl(limits, self._metrics.inflight)
+        self._metrics.registry.register(FlowMetrics(self.flows.levels))
+        self.slow_clients = SlowClients(NAME)
+        memory = flags.limits.memory_bytes
+        self.pressure = MemoryPressure(ProcessMemory(), memory, self._relieve_memory)
+        self._metrics.add_memory(self.pressure, self.slow_clients)
         self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
@@ -135,9 +153,10 @@ class Server:
             await asyncio.to_thread(self._audit_log.open)
         try:
             await self.storage.open()
-            await namespaces.make_namespaces(self._backend)
+            await namespaces.make_initial_objects(self._backend)
             await self._roles.open()
             self._pods.load()
+            self._quotas.informer.load()
             await self.storage_health.look()
         except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
@@ -145,7 +164,8 @@ class Server:
 
     def informers(self) -> list[Loop]:
         """The loops that follow storage; without them authorization is out of date."""
-        return [self._pods, *self._roles.informers, self._roles.aggregation]
+        informers = [self._pods, self._quotas.informer, *self._roles.informers]
+        return [*informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
         """Everything that runs beside the requests."""
@@ -153,6 +173,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
+            Periodic("memory", self.pressure.look, interval_s=pressure.INTERVAL_S),
             Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
                 "namespaces",
@@ -160,6 +181,7 @@ class Server:
                 interval_s=namespaces.INTERVAL_S,
             ),
             self._collector.loop,
+            self._quotas.loop,
             Periodic(
                 "service accounts",
                 partial(namespaces.make_default_accounts, self._backend),
@@ -174,6 +196,11 @@ class Server:
             *self._certificates(),
             *self._upkeep(),
         ]
+
+    def _relieve_memory(self) -> None:
+        self.slow_clients.cut_all()
+        self.storage.shrink_history(_HISTORY_BYTES_UNDER_PRESSURE)
+        return_freed_memory()
 
     def _certificates(self) -> list[Periodic]:
         """The renewal of the certificates for agents, if they are called at all."""
@@ -207,9 +234,10 @@ class Server:
         request_filter = RequestFilter(
             self._credentials.authenticate,
             self.authorizer,
-            self.inflight,
+            self.flows,
             self._metrics,
             Deadlines(self._flags.limits.timeout_s),
+            self.pressure,
             own_request=aliases.own_request if upstream else None,
             auditor=self._auditor,
             open_paths=self._credentials.open_paths,
@@ -235,8 +263,22 @@ class Server:
             ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors, self._collector.loop.wake)
+        handlers = ResourceHandlers(self._backend, connectors, self._deleted)
         return build(request_filter, handlers, others)
+
+    def _deleted(self) -> None:
+        self._collector.loop.wake()
+        self._quotas.loop.wake()
+
+    def _pod_security(self) -> PodSecurity:
+        newest = self._flags.emulated_version.minor
+        return PodSecurity(
+            read_settings(self._flags.admission_file),
+            partial(_labels_of, self.storage),
+            partial(namespaces.survey_pods, self.storage),
+            PodSecurityMetrics(self._metrics.registry, newest),
+            newest,
+        )
 
     def _configuration(self) -> dict[str, Any]:
         """The flags, with the effective feature gates."""
@@ -275,25 +317,39 @@ class Server:
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
-def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind admission: creation by PUT, nodes, and privilege escalation."""
-    creation = CreationGuard(authorizer)
+def _backend(
+    storage: Storage, authorizer: Authorizer, index: RbacIndex, pod_security: PodSecurity
+) -> Backend:
+    """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
-    guard = RoleGuard(authorizer, index)
-    admission: dict[str, tuple[Admission, ...]] = {
-        resource.plural: (
-            *((creation.check,) if resource.create_on_update else ()),
-            *((restriction.check,) if resource.plural in restriction.plurals else ()),
-            *((guard.check,) if resource.group == RBAC_GROUP else ()),
-        )
+    steps: tuple[Admission, ...] = (
+        Priorities(partial(_documents, storage)),
+        CreationGuard(authorizer),
+        restriction,
+        RoleGuard(authorizer, index),
+        pod_security,
+    )
+    admission = {
+        resource.plural: tuple(step for step in steps if step.judges(resource))
         for resource in RESOURCES
     }
     return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
 
 
+def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Document]:
+    """Not to be changed."""
+    listed = storage.list(prefix_of(resource, namespace)).items
+    return [stored.once("document", decode) for stored in listed]
+
+
 def _uid_of_node(storage: Storage, name: str) -> str:
     stored = storage.get(key_of(NODES, "", name))
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
+
+
+def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:
+    stored = storage.get(key_of(NAMESPACES, "", namespace))
+    return None if stored is None else decode(stored)["metadata"].get("labels") or {}
 
 
 def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:

@@ -14,6 +14,7 @@ COORDINATION_GROUP = "coordination.orch.io"
 AUTHORIZATION_GROUP = "authorization.orch.io"
 AUTHENTICATION_GROUP = "authentication.orch.io"
 RBAC_GROUP = "rbac.authorization.orch.io"
+SCHEDULING_GROUP = "scheduling.orch.io"
 AUDIT_GROUP = "audit.orch.io"
 DIAGNOSTICS_GROUP = "config.orch.io"
 AGENT_CONFIG_API_VERSION: Final = "nodeagent.config.orch.io/v1beta1"
@@ -33,8 +34,11 @@ LABEL_REGION = "topology.orch.io/region"
 LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
 LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # the reference's, accepted as well
+POD_SECURITY_PREFIX = "pod-security.orch.io/"  # of labels of namespaces
+POD_SECURITY_PREFIX_UPSTREAM = "pod-security.kubernetes.io/"  # likewise, and of audit annotations
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
+QUOTA_BYTES = "orch.io/bytes"  # in a ResourceQuota: all objects of the namespace, as stored
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"
@@ -49,6 +53,8 @@ ANNOTATION_CONFIG_SOURCE = "orch.io/config.source"
 ANNOTATION_CONFIG_SEEN = "orch.io/config.seen"
 ANNOTATION_CONFIG_HASH = "orch.io/config.hash"
 ANNOTATION_CONFIG_MIRROR = "orch.io/config.mirror"
+# The reference's, with the name of a container after it.
+ANNOTATION_APPARMOR_PREFIX = "container.apparmor.security.beta.kubernetes.io/"
 ANNOTATION_LAST_APPLIED = "orch.io/last-applied-configuration"
 
 # Labels and annotations that the agent sets on sandboxes and containers in the runtime, to find its

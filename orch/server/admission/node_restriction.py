@@ -18,8 +18,12 @@ from orch.wire import names
 from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
 from orch.wire.records.authentication import node_name_of
+from orch.wire.records.kinds import Resource
 
-# Keys under the service's own domain that a node may set on itself; others are reserved.
+# Domains whose labels nodes may not set on themselves, because others choose nodes by them; this
+# service's and the reference's (K:pkg/kubelet/apis/well_known_labels.go).
+_RESERVED = ("orch.io", "kubernetes.io", "k8s.io")
+# The exceptions: these keys, and every key in these domains and below.
 _OWN_LABELS = frozenset(
     (
         names.LABEL_ARCH,
@@ -28,17 +32,28 @@ _OWN_LABELS = frozenset(
         names.LABEL_INSTANCE_TYPE,
         names.LABEL_REGION,
         names.LABEL_ZONE,
+        *(f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")),
+        *(f"beta.kubernetes.io/{name}" for name in ("arch", "instance-type", "os")),
+        *(
+            f"{domain}.kubernetes.io/{name}"
+            for domain in ("topology", "failure-domain.beta")
+            for name in ("region", "zone")
+        ),
     )
 )
-_OWN_LABEL_PREFIXES = ("nodeagent.orch.io/", "node.orch.io/")
-_DOMAIN = "orch.io"
+_OWN_DOMAINS = ("nodeagent.orch.io", "node.orch.io", "kubelet.kubernetes.io", "node.kubernetes.io")
+# Set by administrators to keep workloads off nodes that are not trusted with them.
+_RESTRICTIONS = ("node-restriction.orch.io", "node-restriction.kubernetes.io")
 
 
 class CreationGuard:
-    """`check` is the `Admission` of kinds that a PUT may create."""
+    """The `Admission` of kinds that a PUT may create."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
+
+    def judges(self, resource: Resource) -> bool:
+        return resource.create_on_update
 
     def check(self, target: ObjectTarget, _new: Document, old: Document | None) -> None:
         """ApiError 403 unless the caller, authorized to update, may also create."""
@@ -51,7 +66,7 @@ class CreationGuard:
 
 
 class NodeRestriction:
-    """`check` is the `Admission` of the kinds in `plurals`; it judges nodes alone.
+    """The `Admission` of what nodes write; it judges nodes alone.
 
     `uid_of_node`: the uid of a Node by name, "" when there is none.
     """
@@ -63,7 +78,9 @@ class NodeRestriction:
             "leases": _check_lease,
             "pods": self._check_pod,
         }
-        self.plurals = self._rules.keys()
+
+    def judges(self, resource: Resource) -> bool:
+        return resource.plural in self._rules
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError 403 with the rule that a node's write breaks."""
@@ -120,10 +137,14 @@ def _check_node(node: str, _target: ObjectTarget, new: Document, old: Document |
 
 
 def _may_label(key: str) -> bool:
-    prefix, slash, _ = key.rpartition("/")
-    if not slash or not (prefix == _DOMAIN or prefix.endswith(f".{_DOMAIN}")):
-        return True
-    return key in _OWN_LABELS or key.startswith(_OWN_LABEL_PREFIXES)
+    domain = key.rpartition("/")[0]
+    if _is_in(domain, _RESTRICTIONS):
+        return False
+    return not _is_in(domain, _RESERVED) or key in _OWN_LABELS or _is_in(domain, _OWN_DOMAINS)
+
+
+def _is_in(domain: str, parents: tuple[str, ...]) -> bool:
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
 def _check_lease(node: str, _target: ObjectTarget, new: Document, _old: Document | None) -> str:

@@ -1,14 +1,19 @@
-"""Namespaces: made at startup, given a default service account, emptied when deleted.
+"""Namespaces: made at startup (with the system's PriorityClasses), given a default service account,
+emptied when deleted.
 
 A namespace that is being deleted loses its contents (pods with their grace period, so that agents
 stop them); once nothing is left, the server removes its finalizer, and the namespace disappears.
 Every other namespace gets the service account `default`, under which pods run that name none.
+When pod security is tightened, the pods that are already there are looked through.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 
+from orch.server.admission.pod_security.survey import Survey
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete_collection
@@ -16,33 +21,39 @@ from orch.server.objects.document import Document, ObjectTarget, decode, prefix_
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import StorageFailed
-from orch.server.strategy import namespaces, table
+from orch.server.storage.base import Storage, StorageFailed
+from orch.server.strategy import namespaces, priority_classes, table
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
 from orch.wire.names import DEFAULT_SERVICE_ACCOUNT, GROUP_MASTERS, USER_APISERVER
 from orch.wire.records.authentication import Identity
-from orch.wire.records.kinds import NAMESPACES
+from orch.wire.records.kinds import NAMESPACES, PODS
 
 log = logging.getLogger(__name__)
 
 SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
 
 
-async def make_namespaces(backend: Backend) -> None:
-    """Create the initial namespaces that are missing."""
+async def make_initial_objects(backend: Backend) -> None:
+    """Create the initial namespaces and PriorityClasses that are missing."""
     for name in namespaces.AT_START:
-        target = ObjectTarget(namespaces.STRATEGY, SELF, name=name)
-        if backend.storage.get(target.key) is not None:
-            continue
-        try:
-            await create(backend, target, {"metadata": {"name": name}})
-        except ApiError as error:
-            if error.code != 409:
-                raise
-            continue  # another server on the same storage starts too
-        log.info("created the namespace %s", name)
+        await _make(backend, ObjectTarget(namespaces.STRATEGY, SELF, name=name), {})
+    for name, (value, description) in priority_classes.SYSTEM.items():
+        target = ObjectTarget(priority_classes.STRATEGY, SELF, name=name)
+        await _make(backend, target, {"value": value, "description": description})
+
+
+async def _make(backend: Backend, target: ObjectTarget, document: Document) -> None:
+    if backend.storage.get(target.key) is not None:
+        return
+    try:
+        await create(backend, target, document)
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        return  # another server on the same storage starts too
+    log.info("created the %s %s", target.strategy.resource.singular, target.name)
 
 
 INTERVAL_S = 1.0
@@ -106,6 +117,31 @@ async def make_default_accounts(backend: Backend) -> None:
         except StorageFailed as error:
             log.debug("namespace %s has no service account yet: %s", namespace, error)
         except ApiError as error:
-            if error.reason == "AlreadyExists":
-                continue  # another server of this cluster was quicker
+            if error.reason in ("AlreadyExists", "Forbidden"):
+                continue  # another server of this cluster was quicker, or a quota has no room
             log.warning("namespace %s has no service account yet: %s", namespace, error)
+
+
+_SURVEY_MAX = 3000  # pods
+_SURVEY_S = 1.0
+_SLICE_S = 0.005
+
+
+async def survey_pods(storage: Storage, survey: Survey) -> list[str]:
+    """The warnings about the pods of a namespace: the first 3000, or as many as a second allows.
+
+    Goes through them in slices, so that nobody else waits meanwhile.
+    """
+    pods = storage.list(prefix_of(PODS, survey.namespace)).items
+    waiting = deque(pods)
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + _SURVEY_S
+    pause_s = loop.time() + _SLICE_S
+    while waiting and survey.checked < _SURVEY_MAX and loop.time() < end_s:
+        stored = waiting.popleft()
+        if not survey.add(decode(stored)):
+            waiting.append(stored)
+        if loop.time() >= pause_s:
+            await asyncio.sleep(0)
+            pause_s = loop.time() + _SLICE_S
+    return survey.warnings(len(pods))

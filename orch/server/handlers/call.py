@@ -8,23 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 from aiohttp import web
 
 from orch.component.http import httpd
-from orch.component.http.sliced_response import respond
+from orch.component.http.sliced_response import SLICE_BYTES, LazyBody, respond
+from orch.server import turns
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.document import Document, ObjectTarget, decode
+from orch.server.objects.document import (
+    Document,
+    Notes,
+    ObjectTarget,
+    decode,
+    served_parts,
+    served_size,
+)
+from orch.server.objects.list_watch import Page
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
 from orch.server.request import bodies, fields, media, protobuf
 from orch.server.request.attributes import RequestInfo, is_true
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Hold, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.records import aliases
@@ -47,6 +57,7 @@ class Call(NamedTuple):
     info: RequestInfo
     identity: Identity
     strategy: Strategy  # the kind's rules
+    notes: Notes  # of admission; its warnings go into the answer
 
     @property
     def content_type(self) -> str:
@@ -56,8 +67,18 @@ class Call(NamedTuple):
     def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
         return ObjectTarget(
-            self.strategy, self.identity, namespace, self.info.name, self.info.subresource
+            self.strategy,
+            self.identity,
+            namespace,
+            self.info.name,
+            self.info.subresource,
+            self.notes,
         )
+
+    async def take_advice(self) -> None:
+        """Add the warnings of admission that take longer."""
+        if self.notes.advice is not None:
+            self.notes.warnings += await self.notes.advice()
 
     def selection(self) -> Selection:
         return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
@@ -86,6 +107,22 @@ class Call(NamedTuple):
         body = render.render_object(rendering, stored)
         return self.answer(rendering, body, status=status, warnings=warnings)
 
+    def answer_stored(self, rendering: Rendering, stored: Stored, hold: Hold) -> web.Response:
+        """`answer_object` of what storage holds: a large one is not copied."""
+        if len(stored.data) <= SLICE_BYTES or not rendering.is_stored:
+            return self.answer_object(rendering, stored)
+        pieces = partial(served_parts, stored, stored.revision)
+        body = LazyBody(pieces, served_size(stored), hold)
+        return web.Response(body=body, headers=rendering.representation.headers())
+
+    def answer_list(self, rendering: Rendering, page: Page, hold: Hold) -> web.Response:
+        """A large list is made while it is sent, and never indented."""
+        if sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
+            return self.answer(rendering, render.render_list(rendering, page))
+        pieces = partial(render.list_pieces, rendering, page)
+        body = LazyBody(pieces, render.list_size(rendering, page), hold)
+        return web.Response(body=body, headers=rendering.representation.headers())
+
     def answer(
         self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
@@ -93,15 +130,16 @@ class Call(NamedTuple):
         if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
-        if warnings:
-            for header in warning_headers(warnings):
-                response.headers.add("Warning", header)
+        for header in warning_headers((*warnings, *self.notes.warnings)):
+            response.headers.add("Warning", header)
         return response
 
 
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
-    return _decoded(call, await httpd.read_body(call.request))
+    body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_decoded, call, body))
 
 
 def _decoded(call: Call, body: bytes) -> Document:
@@ -112,6 +150,13 @@ def _decoded(call: Call, body: bytes) -> Document:
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_checked_object, call, wanted, body))
+
+
+def _checked_object(
+    call: Call, wanted: options.WriteOptions, body: bytes
+) -> tuple[Document, list[str]]:
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
@@ -168,7 +213,7 @@ def warning_headers(warnings: Sequence[str]) -> list[str]:
 
     Beyond 4 KiB in total each is cut to 256 characters, and those beyond another 4 KiB are dropped.
     """
-    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    texts = [_printable(warning[: _WARNINGS_MAX + 1]) for warning in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
         texts = [text[:_WARNING_MAX] for text in texts][: _WARNINGS_MAX // _WARNING_MAX]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)

@@ -8,7 +8,9 @@ know.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -22,6 +24,7 @@ from orch.wire.records.kinds import Resource
 Document = dict[str, Any]
 
 _METADATA = b'"metadata":{'
+_REVISION_BYTES = len('"resourceVersion":"",')
 _NOT_STORED = ("resourceVersion", "managedFields", "selfLink")
 
 
@@ -50,7 +53,12 @@ def encode(document: Document) -> bytes:
     ordered = {"kind": document["kind"], "apiVersion": document["apiVersion"], "metadata": metadata}
     for key, value in document.items():
         ordered.setdefault(key, value)
-    return orjson.dumps(ordered)
+    return dumps(ordered)
+
+
+def dumps(data: object) -> bytes:
+    """JSON to keep: what orjson returns has room for up to eight times its size."""
+    return memoryview(orjson.dumps(data)).tobytes()
 
 
 def served(stored: Stored, revision: int | None = None) -> bytes:
@@ -59,6 +67,18 @@ def served(stored: Stored, revision: int | None = None) -> bytes:
         stored.revision if revision is None else revision
     )
     return stored.data.replace(_METADATA, inserted, 1)
+
+
+def served_parts(stored: Stored, revision: int) -> tuple[bytes, memoryview]:
+    """`served` in two parts, of which the second, long one is not copied."""
+    start = stored.data.index(_METADATA)
+    inserted = b'"metadata":{"resourceVersion":"%d",' % revision
+    return stored.data[:start] + inserted, memoryview(stored.data)[start + len(_METADATA) :]
+
+
+def served_size(stored: Stored) -> int:
+    """Bytes of `served`, at its own revision."""
+    return len(stored.data) + _REVISION_BYTES + len(str(stored.revision))
 
 
 def decode(stored: Stored) -> Document:
@@ -83,14 +103,29 @@ MODIFIED = (
 )
 
 
+@dataclass(slots=True)
+class Notes:
+    """The words of admission beside its verdict: for the client, and for the audit trail.
+
+    `advice` gives further warnings; it takes longer, so it is asked for once the change is stored.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    advice: Callable[[], Awaitable[Sequence[str]]] | None = None
+
+
 class ObjectTarget(NamedTuple):
-    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
+    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope;
+    `notes` is None where nobody reads them.
+    """
 
     strategy: Strategy
     identity: Identity
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    notes: Notes | None = None
 
     @property
     def key(self) -> str:
@@ -108,3 +143,16 @@ class ObjectTarget(NamedTuple):
         """`name` is that of the object, which a target for a creation does not have."""
         resource = self.strategy.resource
         return errors.forbidden_object(resource.plural, name, why, resource.group, causes)
+
+
+class Admission(Protocol):
+    """A step on the way of every write of the kinds it `judges`.
+
+    `check` sees the very state that the write then depends on, after validation, and again at every
+    further attempt to write. It refuses by ApiError, may complete `new`, and may leave notes.
+    """
+
+    def judges(self, resource: Resource) -> bool: ...
+
+    def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
+        """`old` is None for a creation."""

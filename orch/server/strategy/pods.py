@@ -9,14 +9,15 @@ from dataclasses import replace
 
 from orch.server.strategy import pod_defaults
 from orch.server.strategy.base import Document, Strategy, keep, text_at
-from orch.wire import causes
+from orch.wire import causes, raw
 from orch.wire.errors import Cause
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
-from orch.wire.podrules import podspec, updates, validation
+from orch.wire.podrules import isolation, podspec, updates, validation
 from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
 
+_OF_ADMISSION = ("priority", "preemptionPolicy")  # clients rarely send them back
 _GRACE_MAX_S = 2**31 - 1  # 68 years: its end must still be a valid date
 
 
@@ -37,7 +38,11 @@ def _prepare_create(document: Document) -> None:
 def _prepare_update(new: Document, old: Document) -> None:
     keep(new, old, "status")
     if (new.get("spec") or {}) != (old.get("spec") or {}):
-        pod_defaults.fill(new.setdefault("spec", {}))
+        spec = new.setdefault("spec", {})
+        for name in _OF_ADMISSION:
+            if spec.get(name) is None:
+                keep(spec, old.get("spec") or {}, name)
+        pod_defaults.fill(spec)
         if new["spec"] != old.get("spec"):
             new["metadata"]["generation"] = _next_generation(old)
 
@@ -75,6 +80,8 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
         yield from _created_causes(new)
         return
     yield from _mirror_causes(new, old)
+    before, after = (raw.mapping(pod, "metadata", "annotations") for pod in (old, new))
+    yield from isolation.annotation_causes(after, before)
     if spec != (old.get("spec") or {}):
         yield from updates.update_causes(spec, old.get("spec") or {})
 

@@ -5,7 +5,6 @@ Ephemeral containers may be added, through a subresource (K:pkg/apis/core/valida
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import orjson
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import LASTING, document_places
 from orch.wire.podrules.validation import INT32_MAX, container_causes, is_within, name_causes
 
@@ -65,6 +65,7 @@ def ephemeral_causes(new: Document, old: Document) -> Iterator[Cause]:
     volumes = {volume.get("name") for volume in new.get("volumes") or ()}
     for at, container in document_places(new, ("ephemeralContainers",)):
         yield from container_causes(container, at, volumes)
+        yield from isolation.seccomp_causes(container, at)
         target = raw.text(container, "targetContainerName")
         if target and target not in lasting:
             yield causes.not_found(f"{at}.targetContainerName", target)
@@ -88,9 +89,12 @@ def _tolerations(spec: Document) -> set[bytes]:
 
 
 def _fixed_part(spec: Document) -> Document:
-    fixed = copy.deepcopy(spec)
-    for _, container in document_places(fixed, LASTING):
-        container.pop("image", None)
-    for name in ("activeDeadlineSeconds", "tolerations"):
-        fixed.pop(name, None)
+    fixed = _without(spec, "activeDeadlineSeconds", "tolerations")
+    for name in LASTING:
+        if name in fixed:
+            fixed[name] = [_without(container, "image") for container in fixed[name] or ()]
     return fixed
+
+
+def _without(record: Document, *names: str) -> Document:
+    return {name: value for name, value in record.items() if name not in names}

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orch.wire import causes, quantity
+from orch.wire import causes, quantity, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import LASTING, LISTS, PULL_POLICIES, document_places
 from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
 
@@ -42,6 +43,9 @@ def spec_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
     if node := spec.get("nodeName"):
         for problem in dns1123_subdomain_problems(node):
             yield causes.invalid_value("spec.nodeName", node, problem)
+    yield from isolation.seccomp_causes(spec, "spec")
+    for path, container in document_places(spec):
+        yield from isolation.seccomp_causes(container, path)
     yield from runnable_causes(spec)
 
 
@@ -49,9 +53,13 @@ def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
     """The part of `spec_causes` that static pods must satisfy, else an agent cannot run them."""
     if not spec.get("containers"):
         yield causes.required("spec.containers")
+    system = raw.value(spec, "os", "name")
+    if system not in (None, "", "linux"):  # pod security asks less of pods for Windows
+        yield causes.not_supported("spec.os.name", system, ("linux",))
     grace_s = spec.get("terminationGracePeriodSeconds")
     if grace_s is not None and grace_s < 0:
         yield causes.invalid_value("spec.terminationGracePeriodSeconds", grace_s, _NOT_NEGATIVE)
+    yield from isolation.pod_causes(spec)
     volumes = spec.get("volumes") or []
     yield from name_causes(volumes, "spec.volumes", set())
     for index, volume in enumerate(volumes):
@@ -119,6 +127,7 @@ def container_causes(container: Document, path: str, volumes: set[Any]) -> Itera
     for part in ("limits", "requests"):
         amounts = (container.get("resources") or {}).get(part) or {}
         yield from _amount_causes(amounts, f"{path}.resources.{part}")
+    yield from isolation.container_causes(container, path)
 
 
 def _choice_causes(

@@ -12,10 +12,17 @@ from pydantic import Field
 from orch.wire.records.meta import ApiObject, WireModel
 from orch.wire.times import Time
 
+_MANY = 1000  # a node runs fewer; each takes long to check
+
 
 class SeccompProfile(WireModel):
     type: str
     localhostProfile: str | None = None
+
+
+class AppArmorProfile(WireModel):
+    type: str = ""
+    localhostProfile: str | None = None  # the name of a profile that the host has loaded
 
 
 class Capabilities(WireModel):
@@ -34,7 +41,9 @@ class PodSecurityContext(WireModel):
     runAsNonRoot: bool | None = None
     fsGroup: int | None = None
     supplementalGroups: list[int] | None = None
+    supplementalGroupsPolicy: str | None = None  # Merge | Strict
     seccompProfile: SeccompProfile | None = None
+    appArmorProfile: AppArmorProfile | None = None
     sysctls: list[Sysctl] | None = None
 
 
@@ -47,6 +56,7 @@ class SecurityContext(WireModel):
     readOnlyRootFilesystem: bool | None = None
     capabilities: Capabilities | None = None
     seccompProfile: SeccompProfile | None = None
+    appArmorProfile: AppArmorProfile | None = None
 
 
 class FieldRef(WireModel):
@@ -291,10 +301,10 @@ class Toleration(WireModel):
 
 
 class PodSpec(WireModel):
-    containers: list[Container] = Field(default_factory=list)
-    initContainers: list[Container] | None = None
-    ephemeralContainers: list[Container] | None = None
-    volumes: list[Volume] | None = None
+    containers: list[Container] = Field(default_factory=list, max_length=_MANY)
+    initContainers: list[Container] | None = Field(None, max_length=_MANY)
+    ephemeralContainers: list[Container] | None = Field(None, max_length=_MANY)
+    volumes: list[Volume] | None = Field(None, max_length=_MANY)
     nodeName: str | None = None
     nodeSelector: dict[str, str] | None = None
     restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None
@@ -302,6 +312,8 @@ class PodSpec(WireModel):
     hostNetwork: bool | None = None
     hostPID: bool | None = None
     hostIPC: bool | None = None
+    shareProcessNamespace: bool | None = None
+    runtimeClassName: str | None = None
     hostname: str | None = None
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None

@@ -22,7 +22,9 @@ rules:
 - level: Metadata
   resources: [{group: "", resources: [secrets]}]
 - level: RequestResponse
-  resources: [{group: "", resources: [pods]}]
+  resources:
+  - {group: "", resources: [pods, serviceaccounts/token]}
+  - {group: authentication.orch.io, resources: [tokenreviews]}
   omitStages: [RequestReceived]
 - level: Request
   verbs: [create, patch]
@@ -105,6 +107,49 @@ async def test_a_secret_leaves_no_trace_of_what_it_holds(audited) -> None:
     assert canary not in text
 
 
+TOKEN_REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
+
+
+async def test_no_level_writes_down_a_token(audited) -> None:
+    api, _ = audited
+    canary = "canary-token"
+    review = {"spec": {"token": canary, "audiences": ["a"]}}
+    answers = [
+        await api.call("POST", TOKEN_REVIEWS, sent)
+        for sent in (
+            review,
+            {**review, "metadata": {"annotations": {"last-applied": canary}}},
+            {"spec": canary},
+            [canary],
+            {"spec": {"token": [canary]}},
+        )
+    ]
+    assert [answer.status for answer in answers] == [201, 422, 400, 400, 400]
+    found = await events(audited, len(answers))
+    assert canary not in orjson.dumps(found).decode()
+    assert found[0]["requestObject"] == {"spec": {"audiences": ["a"]}}
+    assert found[0]["responseObject"]["status"]["error"]
+
+
+async def test_an_issued_token_is_in_its_answer_alone(server_pki: Pki, tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text(POLICY)
+    path = tmp_path / "audit.log"
+    api = await Api.start(
+        server_pki, tmp_path / "data",
+        f"--service-account-signing-key-file={server_pki.server.key_file}",
+        f"--audit-policy-file={tmp_path / 'policy'}", f"--audit-log-path={path}",
+    )  # fmt: skip
+    account = "/api/v1/namespaces/default/serviceaccounts"
+    await api.call("POST", account, {"metadata": {"name": "bot"}})
+    issued = await api.call("POST", f"{account}/bot/token", {})
+    await api.stop()
+    token = issued.json["status"]["token"]
+    assert token.count(".") == 2
+    written = path.read_text()
+    assert "expirationTimestamp" in written
+    assert not any(part in written for part in token.split("."))
+
+
 async def test_each_level_has_the_objects_it_says(audited) -> None:
     api, _ = audited
     assert (await api.call("POST", PODS, pod())).status == 201
@@ -118,6 +163,26 @@ async def test_each_level_has_the_objects_it_says(audited) -> None:
     assert requested["requestObject"] == node("n1")
     assert patched["requestObject"] == {"patch": patch}
     assert "responseObject" not in requested | patched
+
+
+async def test_a_client_whose_name_is_no_text_is_written_down(audited) -> None:
+    api, _ = audited
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=api.context("admin"))
+    writer.write(b"GET /api HTTP/1.1\r\nHost: x\r\nUser-Agent: a\xff\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    for event in await events(audited, 2):
+        assert event["userAgent"] == r"'a\udcff'"
+
+
+@pytest.mark.parametrize(
+    "credential", ["Bearer \u00fc", "Bearer a.b.\u00fc", "Basic \u00fc", "\u00fc"]
+)
+async def test_a_credential_that_is_no_text_is_written_down(audited, credential: str) -> None:
+    headers = {"Authorization": credential}
+    assert (await audited[0].call("GET", "/api", user=None, headers=headers)).status == 401
+    event = (await events(audited, 2))[-1]
+    assert (event["responseStatus"]["code"], event["user"]) == (401, {})
 
 
 async def test_who_is_refused_is_written_down_too(audited) -> None:

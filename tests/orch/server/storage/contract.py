@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from orch.server.storage import base
+from orch.server.storage import base, mirror, watches
 
 Make = Callable[[], base.Storage]
 MINE = base.Concern("owner", "mine", lambda stored: stored.data.decode())
+BIG = base.Concern("first", "B", lambda stored: stored.data[:1].decode())
+SIZES = (10, 200_000, 10, 50_000, 40_000, 30_000, 200_000, 200_000, 1)
 
 
 class StorageContract:
@@ -59,6 +61,39 @@ class StorageContract:
         assert (gone.data, gone.revision) == (b"1", first.revision + 1)
         assert storage.get("/pods/a/x") is None
 
+    async def test_writes_that_belong_together_are_all_made_or_none(self, storage) -> None:
+        first = await storage.create("/quotas/a/q", b"1")
+        also = [base.Write(first.key, b"2", first.revision)]
+        made = await storage.create("/pods/a/x", b"1", also)
+        second = storage.get("/quotas/a/q")
+        assert (storage.get("/pods/a/x"), second.data) == (made, b"2")
+        watch = storage.watch("/quotas/", first.revision)
+        assert [change.current for change in await watch.changes()] == [second]
+        with pytest.raises(base.RevisionMismatch):
+            await storage.create("/pods/a/y", b"1", also)
+        with pytest.raises(base.RevisionMismatch):
+            await storage.update("/pods/a/x", b"3", made.revision, also)
+        with pytest.raises(base.KeyExists):
+            await storage.create("/pods/a/x", b"3", [base.Write(first.key, b"3", second.revision)])
+        await storage.delete("/quotas/a/q")
+        gone = [base.Write(first.key, b"3", second.revision)]
+        with pytest.raises(base.RevisionMismatch):
+            await storage.update("/pods/a/x", b"3", made.revision, gone)
+        assert storage.get("/pods/a/x") == made
+        assert storage.get("/pods/a/y") is None
+
+    async def test_the_tally_agrees_with_what_is_stored(self, storage, make) -> None:
+        for key in ("/pods/a/x", "/pods/a/y", "/pods/b/x", "/nodes/n"):
+            await storage.create(key, b"12")
+        await storage.update("/pods/a/x", b"12345", storage.get("/pods/a/x").revision)
+        await storage.delete("/pods/a/y")
+        pods = storage.tally.scope("a").of("pods")
+        assert (pods.objects, pods.bytes) == (1, len("/pods/a/x") + 5)
+        assert storage.tally.scope("/nodes").all.objects == 1
+        assert (storage.tally.all.objects, storage.tally.all.bytes) == (3, 26 + 9)
+        await storage.delete("/pods/b/x")
+        assert storage.tally.scope("b").all.bytes == 0
+
     async def test_of_many_writers_with_one_revision_exactly_one_wins(self, storage) -> None:
         first = await storage.create("/pods/a/x", b"0")
         attempts = [storage.update("/pods/a/x", b"%d" % n, first.revision) for n in range(50)]
@@ -99,6 +134,20 @@ class StorageContract:
             (await storage.delete("/pods/a/x")).revision,
         ]
         assert revisions == sorted(set(revisions))
+
+    async def test_a_list_stays_in_key_order_whatever_comes_and_goes(self, storage) -> None:
+        for name in ("m", "x", "b"):
+            await storage.create(f"/pods/ns/{name}", b"{}")
+        assert [stored.key[-1] for stored in storage.list("/pods/").items] == ["b", "m", "x"]
+        before = storage.revision
+        await storage.delete("/pods/ns/m")
+        await storage.create("/pods/ns/a", b"{}")
+        await storage.create("/pods/ns/m", b"[]")
+        assert [stored.key[-1] for stored in storage.list("/pods/").items] == ["a", "b", "m", "x"]
+        past = storage.list("/pods/", before).items
+        assert [(stored.key[-1], stored.data) for stored in past] == [
+            ("b", b"{}"), ("m", b"{}"), ("x", b"{}"),
+        ]  # fmt: skip
 
     async def test_a_watch_gets_what_came_after_its_revision_in_order(self, storage) -> None:
         first = await storage.create("/pods/a/x", b"1")
@@ -288,3 +337,55 @@ class StorageContract:
             again.watch("/pods/", kept.revision)
         again.watch("/pods/", gone.revision)
         await again.close()
+
+    @pytest.mark.parametrize("concern", [None, BIG])
+    async def test_history_is_bounded_in_bytes_and_who_is_behind_it_is_told(
+        self, storage, concern
+    ) -> None:
+        small = await storage.create("/nodes/n", b"1")
+        first = await storage.create("/pods/a/x", b"B" * 100_000)
+        behind = storage.watch("/pods/", storage.revision, concern)
+        for _ in range(5):
+            first = await storage.update("/pods/a/x", b"B" * 100_000, first.revision)
+        assert len(storage.list("/pods/", first.revision - 4).items) == 1
+        while storage.revision < first.revision:
+            await asyncio.sleep(0)
+        storage.shrink_history(300_000)
+        with pytest.raises(base.Compacted):
+            storage.list("/pods/", first.revision - 4)
+        with pytest.raises(base.Compacted):
+            behind.take()
+        storage.watch("/pods/", first.revision - 1)
+        storage.watch("/nodes/", small.revision)  # a kind with little keeps what it has
+
+    async def test_a_reader_of_old_states_is_told_when_too_much_was_replaced(
+        self, storage, monkeypatch
+    ) -> None:
+        monkeypatch.setattr(mirror, "MAX_BEHIND_BYTES", 250_000)
+        told: list[str] = []
+        storage.hold(lambda: told.append("slow"))
+        storage.hold(lambda: told.append("done"))()
+        stored = await storage.create("/pods/a/x", b"1" * 100_000)
+        for count in range(3):
+            assert told == []
+            if count == 1:
+                storage.hold(lambda: told.append("later"))
+            stored = await storage.update("/pods/a/x", b"1" * 100_000, stored.revision)
+        while storage.revision < stored.revision:
+            await asyncio.sleep(0)
+        assert told == ["slow"]
+
+    @pytest.mark.parametrize("concern", [None, BIG])
+    async def test_a_reader_gets_so_many_bytes_at_once_and_in_the_end_all(
+        self, storage, concern
+    ) -> None:
+        watch = storage.watch("/pods/", storage.revision, concern)
+        stored = [await storage.create(f"/pods/a/{n}", b"B" * size) for n, size in enumerate(SIZES)]
+        pieces = []
+        while sum(map(len, pieces)) < len(SIZES):
+            pieces.append([change.current for change in watch.take()])
+            await asyncio.sleep(0)
+        assert [one for piece in pieces for one in piece] == stored
+        for piece in pieces:
+            assert len(piece) <= 1 or sum(len(one.data) for one in piece) <= watches.TAKEN_BYTES
+        assert watch.take() == []
