@@ -6,6 +6,7 @@ certificate, so that it is read once per connection.
 
 from __future__ import annotations
 
+import asyncio.constants
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
@@ -21,12 +22,16 @@ log = logging.getLogger(__name__)
 
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
+_TLS_UNREAD_KIB = 64  # must be more than a record
 _LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
 
 
 def limit_tls_buffers() -> None:
-    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB."""
+    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB, and one
+    that sends what nobody reads by another 192.
+    """
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+    asyncio.constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_UNREAD_KIB  # type: ignore[misc]
 
 
 class Rank(IntEnum):

@@ -7,6 +7,7 @@ with `python -m tools.bench aiohttp_internals`, and move the range in pyproject.
 from __future__ import annotations
 
 import asyncio
+import asyncio.constants
 import asyncio.sslproto
 import inspect
 import tomllib
@@ -40,6 +41,7 @@ NAMES: tuple[tuple[str, Any, str], ...] = (
     ("responses.answer_error", StreamWriter, "output_size"),
     ("httpd.HttpServer", http_parser, "HttpRequestParser HttpRequestParserPy"),
     ("limit_tls_buffers", asyncio.sslproto.SSLProtocol, "max_size"),
+    ("limit_tls_buffers", asyncio.constants, "FLOW_CONTROL_HIGH_WATER_SSL_READ"),
 )
 PARAMETERS: tuple[tuple[str, Any, str, str], ...] = (
     ("Connection", RequestHandler, "handle_error", "self request status exc message"),
