@@ -27,6 +27,7 @@ DEFAULT_TIMEOUT_S = 60.0
 MAX_READS = 400
 MAX_WRITES = 200
 _MIB = 1024 * 1024
+_number = program_flags.whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +254,3 @@ def _audit_of(values: argparse.Namespace) -> AuditFlags:
         values.audit_log_maxsize * _MIB, values.audit_log_maxbackup, values.audit_log_maxage
     )
     return AuditFlags(values.audit_log_path, values.audit_policy_file, rotation)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)

@@ -69,8 +69,11 @@ class RequestFilter:
             try:
                 response = await self._enter(request, handler, info)
             except Exception as error:
-                refusal = aliases.refusal_as_asked(error, info)
-                response = httpd.answer_error(request, refusal, httpd.render_status)
+                # A name for the refusal would keep it, its traceback and the request's body in a
+                # cycle with this frame.
+                response = httpd.answer_error(
+                    request, aliases.refusal_as_asked(error, info), httpd.render_status
+                )
             code = response.status
             if code == 401 and self.challenge:
                 response.headers.setdefault("WWW-Authenticate", self.challenge)
@@ -96,7 +99,7 @@ class RequestFilter:
         except Exception as error:
             failure = error
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
-        async with self.flows.admission(httpd.connection_of(request), caller, info) as admission:
+        async with self.flows.seat(httpd.connection_of(request), caller, info) as seat:
             if caller is None:
                 try:
                     raise failure or unauthorized()
@@ -110,7 +113,7 @@ class RequestFilter:
             self._authorize(identity, info, trail)
             request[INFO] = info
             request[IDENTITY] = identity
-            await admission.prepare(request)
+            await seat.prepare(request)
             try:
                 return await self._carry_out(request, handler, info)
             except (ApiError, web.HTTPException, ConnectionError):

@@ -23,6 +23,7 @@ from orch.wire.names import GROUP_MASTERS, RBAC_GROUP
 from orch.wire.records.kinds import CLUSTER_ROLES, ROLES, Resource
 
 _EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), urls=(ALL,)))
+_SHOWN = 500  # missing parts in a refusal
 _HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
@@ -71,7 +72,7 @@ class RoleGuard:
     def _require_held(self, target: ObjectTarget, new: Document, rules: Sequence[Rule]) -> None:
         held = self._index.held(target.identity, target.namespace)
         try:
-            lacking = cover.missing(held.rules, rules)
+            lacking = cover.missing(cover.bounded(held.rules), rules, at_most=_SHOWN)
         except TooManyParts as error:
             raise _refusal(target, new, str(error)) from None
         if not lacking:

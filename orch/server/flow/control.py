@@ -41,9 +41,7 @@ class FlowControl:
         for kind in _KINDS:  # read when the page is rendered, not set at every request
             gauge.labels(kind).set_function(partial(self.in_flight.__getitem__, kind))
 
-    def admission(
-        self, connection: Connection, identity: Identity | None, info: RequestInfo
-    ) -> Admission:
+    def seat(self, connection: Connection, identity: Identity | None, info: RequestInfo) -> Seat:
         """The context in which a request is worked on; `identity` None: not authenticated."""
         caller = connection.owner
         if (
@@ -52,10 +50,10 @@ class FlowControl:
             or caller.identity is not identity  # mostly it is: one certificate, one caller
         ):
             caller = self.levels.caller(identity, connection.network, info.path)
-        return Admission(self, connection, caller, info)
+        return Seat(self, connection, caller, info)
 
 
-class Admission:
+class Seat:
     """Entering it takes a seat; ApiError 429."""
 
     __slots__ = ("_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from orch.component.http import httpd
 from orch.component.http.sliced_response import respond
+from orch.server import turns
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
@@ -111,7 +113,9 @@ class Call(NamedTuple):
 
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
-    return _decoded(call, await httpd.read_body(call.request))
+    body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_decoded, call, body))
 
 
 def _decoded(call: Call, body: bytes) -> Document:
@@ -122,6 +126,13 @@ def _decoded(call: Call, body: bytes) -> Document:
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_checked_object, call, wanted, body))
+
+
+def _checked_object(
+    call: Call, wanted: options.WriteOptions, body: bytes
+) -> tuple[Document, list[str]]:
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
@@ -178,7 +189,7 @@ def warning_headers(warnings: Sequence[str]) -> list[str]:
 
     Beyond 4 KiB in total each is cut to 256 characters, and those beyond another 4 KiB are dropped.
     """
-    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    texts = [_printable(warning[: _WARNINGS_MAX + 1]) for warning in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
         texts = [text[:_WARNING_MAX] for text in texts][: _WARNINGS_MAX // _WARNING_MAX]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)

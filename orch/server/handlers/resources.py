@@ -14,6 +14,7 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 
 from orch.component.http import httpd
+from orch.server import turns
 from orch.server.audit.trail import TRAIL
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
@@ -48,6 +49,7 @@ from orch.server.storage.base import (
     RevisionMismatch,
     Storage,
     StorageFailed,
+    StorageFull,
     StorageUnavailable,
     Stored,
 )
@@ -57,6 +59,7 @@ from orch.wire.records import aliases
 from orch.wire.records.kinds import LEASES, Resource
 
 _READS = ("get", "list", "watch")
+_MAX_RENEWAL = 16 * 1024  # bytes; Leases are far smaller
 _MAX_DIGITS = 19  # of a revision; a longer one is refused later
 
 
@@ -78,6 +81,8 @@ def refusal_for(error: StorageFailed) -> ApiError:
             return ApiError(413, "RequestEntityTooLarge", str(error))
         case OutcomeUnknown():
             return ApiError(504, "Timeout", f"the outcome of the write is unknown: {error}")
+        case StorageFull():
+            return ApiError(507, "InsufficientStorage", str(error))
         case StorageUnavailable():
             return ApiError(503, "ServiceUnavailable", str(error), retry_after_s=1)
     return ApiError(500, "InternalError", f"Internal error occurred: {error}")
@@ -164,7 +169,7 @@ class ResourceHandlers:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
-        page = list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
+        page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
         return call.answer(rendering, render.render_list(rendering, page))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
@@ -177,7 +182,7 @@ class ResourceHandlers:
             options.parse_list_options(call.request.query, watch=True),
         )
         try:
-            opened = list_watch.open_watch(
+            opened = await list_watch.open_watch(
                 self._backend, wanted.selection, call.info.namespace, wanted.options
             )
         except ApiError as error:
@@ -215,7 +220,10 @@ class ResourceHandlers:
         before = self._backend.storage.get(target.key)
         if before is None or media.parse_media(call.content_type).type != media.JSON:
             return None
-        found = renewal.renewed(before, await httpd.read_body(call.request))
+        body = await httpd.read_body(call.request)
+        if len(body) > _MAX_RENEWAL:
+            return None
+        found = renewal.renewed(before, body)
         if found is None:
             return None
         new, old = found
@@ -229,6 +237,7 @@ class ResourceHandlers:
         target = call.target()
         kind = media.parse_media(call.content_type).type
         body = await httpd.read_body(call.request)
+        turns.weigh(body)
         change = modify.change_of(target.strategy.resource, kind, body)
         wanted = options.parse_write_options(call.request.query, "PatchOptions")
         if call.info.alias:
