@@ -9,6 +9,7 @@ beyond a bound is 429, which names the caller.
 from __future__ import annotations
 
 import asyncio
+import random
 from functools import partial
 from typing import Self
 
@@ -26,6 +27,7 @@ from orch.wire.records.authentication import Identity
 BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
+_REFUSED_AFTER_S = 0.5, 1.5  # for want of a place to wait: refusals at once would be a flood, too
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
@@ -73,6 +75,7 @@ class Seat:
         connection, caller, schema = self._connection, self._caller, self._caller.schema
         level = schema.level
         if connection.owner is not caller and not connection.claim(caller, schema.rank):
+            connection.close()  # after the answer
             raise self._refusal("concurrency-limit", "all connections they may have are busy")
         if not level.begin(connection.network):
             raise self._refusal("concurrency-limit", "all connections of the level are busy")
@@ -157,6 +160,7 @@ class Seat:
         try:
             await queue.enter(self._caller)
         except QueueFull:
+            await asyncio.sleep(random.uniform(*_REFUSED_AFTER_S))  # noqa: S311
             raise self._refusal("queue-full", "as many of theirs as may are waiting") from None
         except TimeoutError:
             schema.waited_in_vain.observe(loop.time() - began_s)

@@ -39,6 +39,10 @@ class Connection:
         self.network = network
         self.refused = refused
         self.rank = Rank.STRANGER
+        self.closing = False
+
+    def close(self) -> None:
+        self.closing = True
 
     def claim(self, owner: object, rank: Rank) -> bool:
         self.owner, self.rank = owner, rank
@@ -130,12 +134,16 @@ async def test_one_tenant_leaves_seats_to_the_others() -> None:
     await (await second).__aexit__()
 
 
+@pytest.mark.looptime
 async def test_beyond_its_queue_a_caller_is_told_who_it_is_and_when_to_come_back() -> None:
+    """But not at once: whoever is refused asks again."""
     fixture = Fixture(seats=10)
     async with fixture.seat(ANN):
         queued = [asyncio.ensure_future(refusal(fixture.seat(ANN))) for _ in range(200)]
         await turns()
+        began_s = asyncio.get_running_loop().time()
         error = await refusal(fixture.seat(ANN))
+        assert asyncio.get_running_loop().time() - began_s >= 0.5
         assert (error.code, error.reason, error.retry_after_s) == (429, "TooManyRequests", 1)
         assert '"ann" (flow schema global-default, priority level workload)' in error.message
         async with fixture.seat(BOB):
@@ -276,7 +284,9 @@ async def test_a_watch_gives_its_seat_back_and_is_counted_for_its_caller() -> No
 
 async def test_who_has_too_many_busy_connections_is_refused() -> None:
     fixture = Fixture(connections=4)
-    assert (await refusal(fixture.seat(connection=Connection(refused=True)))).code == 429
+    connection = Connection(refused=True)
+    assert (await refusal(fixture.seat(connection=connection))).code == 429
+    assert connection.closing
     async with fixture.seat(ANN):
         error = await refusal(fixture.seat(BOB))
         assert "connections of the level" in error.message
