@@ -181,6 +181,8 @@ class NodeAgentConfiguration(ConfigModel):
     imageGCLowThresholdPercent: int = Field(default=80, ge=0, le=100)
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
+    podPidsLimit: int = Field(default=-1, ge=-1)  # -1 and 0: unlimited
+    probeHostPolicy: Literal["any", "pod"] = "any"
     seccompDefault: bool = False
     cgroupRoot: AbsolutePath = "/"
 
@@ -215,6 +217,7 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusUpdateFrequency: Duration = 10.0
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
+    watchSilence: Duration = 120.0  # the API server sends a bookmark each minute
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
@@ -281,4 +284,5 @@ _POSITIVE_DURATIONS = (
     "housekeepingInterval",
     "nodeStatusUpdateFrequency",
     "nodeStatusReportFrequency",
+    "watchSilence",
 )

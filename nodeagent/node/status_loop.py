@@ -21,6 +21,7 @@ from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
 from orch.client.events import EventRecorder
 from orch.client.informer import Informer
+from orch.client.json_api import SILENCE_S
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.diagnostics.health import CheckFailed
@@ -61,10 +62,14 @@ async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class StatusTimes:
-    """How often the status is computed, and how often an unchanged status is reported."""
+    """How often the status is computed, and how often an unchanged status is reported.
+
+    A watch of the node may be silent for `silence_s`.
+    """
 
     update_s: float = 10.0
     report_s: float = 300.0
+    silence_s: float = SILENCE_S
     now: Now = clock.utc_now
     rand: Callable[[], float] = random.random
 
@@ -72,13 +77,38 @@ class StatusTimes:
 class OwnNode:
     """This node's object, cached by the status loop for the agent's other components.
 
-    Setting `changed` makes the loop compute the status again.
+    Setting `changed` makes the loop compute the status again. `on_known` is called when what
+    `judging` returns may no longer be None.
     """
 
     def __init__(self, events: EventRecorder | None = None) -> None:
-        self.seen: Node | None = None  # as last seen at the API server; None: not registered
         self.changed = asyncio.Event()
         self.events = events or EventRecorder(None, "nodeagent")
+        self.on_known: Callable[[], None] = lambda: None
+        self._seen: Node | None = None
+        self._last: Node | None = None  # of `seen`, while it is read again
+        self._measured: Node | None = None
+
+    @property
+    def seen(self) -> Node | None:
+        """As last seen at the API server; None: not registered, or to be read again."""
+        return self._seen
+
+    @seen.setter
+    def seen(self, node: Node | None) -> None:
+        is_first = self._last is None and node is not None
+        self._seen, self._last = node, node or self._last
+        if is_first:
+            self.on_known()
+
+    def measure(self, node: Node) -> None:
+        """The node by this machine's own facts."""
+        self._measured = node
+        self.on_known()
+
+    def judging(self, static: bool) -> Node | None:
+        """The node that pods must fit; until it is known at the API, only static ones can."""
+        return self._last or (self._measured if static else None)
 
     def warn(self, reason: str, message: str) -> None:
         """Record an event on the node, once it is registered."""
@@ -93,7 +123,7 @@ class StatusLoop:
     from `own` and wake this loop through it.
 
     Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
-    `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
+    `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`, `informer`.
     """
 
     def __init__(
@@ -121,6 +151,7 @@ class StatusLoop:
         self._report_due_s = 0.0
         self._outage = OnceLog(log)
         self._gone = OnceLog(log)  # the node, from the API server
+        self.informer = self._make_informer(client) if client else None
 
     def serve_on(self, port: int) -> None:
         """Set the port the agent actually listens on; before `run`."""
@@ -137,10 +168,12 @@ class StatusLoop:
         """Register and report, forever."""
         if self._client is None:
             log.info("running standalone: no API server is configured, the node is not reported")
-            await asyncio.Event().wait()
-            return
         if self._settled:
             await self._settled()
+        await self._measure()
+        if self._client is None:
+            await asyncio.Event().wait()
+            return
         loop = asyncio.get_running_loop()
         fast_until_s = loop.time() + FAST_FOR_S
         backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)
@@ -170,17 +203,25 @@ class StatusLoop:
 
     async def watch(self) -> None:
         """Respond to changes of the node's object at the API server, forever."""
-        if self._client is None:
+        if self.informer is None:
             await asyncio.Event().wait()
             return
+        await self.informer.run()
+
+    def _make_informer(self, client: ApiClient) -> Informer[Node]:
         name = self._settings.node_name
         informer = Informer(
-            self._client,
+            client,
             Node,
             field_selector=f"metadata.name={name}",
             on_change=lambda: self.node_changed(informer.objects().get(name)),
+            silence_s=self._times.silence_s,
         )
-        await informer.run()
+        return informer
+
+    async def _measure(self) -> None:
+        facts, now = await self._collect(), times.format_time(self._times.now())
+        self._own.measure(status.initial_node(self._settings, facts, self.pressure, now))
 
     async def _round(self, client: ApiClient) -> bool:
         """Report if due; False when the report failed."""

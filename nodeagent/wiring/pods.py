@@ -44,7 +44,9 @@ class Pods:
 
 
 def build_api_source(base: Base) -> ApiSource | None:
-    return ApiSource(base.client, base.node_name) if base.client else None
+    if base.client is None:
+        return None
+    return ApiSource(base.client, base.node_name, silence_s=base.config.watchSilence)
 
 
 def build_events(base: Base, source: ApiSource | None) -> PodEvents:
@@ -70,8 +72,9 @@ def build_pods(
         _services(base, base.runtime, events, checkpoints),
         build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
-        node=lambda: base.own_node.seen,
+        node=base.own_node.judging,
     )
+    base.own_node.on_known = workers.node_known
     return Pods(
         workers=workers,
         log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
@@ -86,7 +89,7 @@ def _services(
     base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: FrozenContainers | None
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
-    prober = Prober(runtime)
+    prober = Prober(runtime, any_host=base.config.probeHostPolicy == "any")
     return PodServices(
         settings=settings,
         runtime=runtime,
@@ -94,7 +97,9 @@ def _services(
         counts=counts,
         pleg=Pleg(runtime, base.registry, counts, base.node_name),
         volumes=VolumeStore(root_dir),
-        cgroups=PodCgroups(settings.cgroup_parent, counts.timings),
+        cgroups=PodCgroups(
+            settings.cgroup_parent, counts.timings, pids_limit=base.config.podPidsLimit
+        ),
         seccomp=SeccompProfiles(f"{root_dir}/seccomp", default=base.config.seccompDefault),
         health=ContainerHealth(
             prober, events, counts, files=ResultFiles(root_dir), checkpoints=checkpoints

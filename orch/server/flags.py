@@ -37,6 +37,7 @@ class LimitFlags:
     max_reads: int = MAX_READS
     max_writes: int = MAX_WRITES
     timeout_s: float = DEFAULT_TIMEOUT_S
+    memory_bytes: int = 0  # 0: the limit of the process
 
     @property
     def seats(self) -> int:
@@ -190,6 +191,10 @@ def _limit_flags(group: _Group) -> None:
         metavar="DURATION",
         help="for requests other than watches and proxied ones; `timeout` may shorten it",
     )  # fmt: skip
+    group.add_argument(
+        "--memory-limit", type=_number, default=0, metavar="MIB",
+        help="refuse requests from 80 %% of it on; 0: that of the control group, or all memory",
+    )  # fmt: skip
 
 
 def _audit_flags(group: _Group) -> None:
@@ -242,7 +247,10 @@ def _limits_of(values: argparse.Namespace) -> LimitFlags:
     if values.request_timeout <= 0:
         raise SetupError("--request-timeout must be more than 0: no request could be served")
     return LimitFlags(
-        values.max_requests_inflight, values.max_mutating_requests_inflight, values.request_timeout
+        values.max_requests_inflight,
+        values.max_mutating_requests_inflight,
+        values.request_timeout,
+        values.memory_limit * _MIB,
     )
 
 

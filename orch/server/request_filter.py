@@ -27,6 +27,7 @@ from orch.server.flow.control import FlowControl
 from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT
 from orch.server.metrics import ServerMetrics
+from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError, bad_request, unauthorized
@@ -45,6 +46,7 @@ class RequestFilter:
     flows: FlowControl
     metrics: ServerMetrics
     deadlines: Deadlines
+    pressure: MemoryPressure
     own_request: Callable[[RequestInfo], RequestInfo] | None = None
     auditor: Auditor | None = None
     open_paths: Collection[str] = ()  # open to anonymous callers, if roles allow it
@@ -110,6 +112,8 @@ class RequestFilter:
                 identity = impersonation.impersonate(caller, request.headers, self.authorizer)
                 if trail is not None:
                     trail.impersonated(identity)
+            if not seat.is_upper:
+                self.pressure.refuse(info)
             self._authorize(identity, info, trail)
             request[INFO] = info
             request[IDENTITY] = identity

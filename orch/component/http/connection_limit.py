@@ -210,8 +210,10 @@ class AcceptedSocket(asyncio.Protocol):
         connection.network = network
         connection.on_end = partial(self._limit.release, network, connection)
         connection.on_claim = partial(self._limit.claim, network, connection)
-        connection.cut = transport.abort
-        tcp.notice_dead_peer(transport.get_extra_info("socket"))
+        connection.socket = transport
+        accepted = transport.get_extra_info("socket")
+        tcp.notice_dead_peer(accepted)
+        tcp.limit_unsent(accepted)
         if self._context is None:
             transport.set_protocol(connection)
             connection.connection_made(transport)

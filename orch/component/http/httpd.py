@@ -31,6 +31,7 @@ from orch.component.http.responses import (
     render_text,
     text_errors,
 )
+from orch.component.http.slow_clients import SlowClients
 from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError
 from orch.component.process.log import request_id
@@ -168,12 +169,14 @@ class HttpServer:
         ssl_context: ssl.SSLContext | None = None,
         name: str,
         max_connections: int = MAX_CONNECTIONS,
+        slow_clients: SlowClients | None = None,
     ) -> None:
         self.name = name
         self.ssl_context = ssl_context
         self.connection_limit = ConnectionLimit(
             name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
         )
+        self._slow_clients = slow_clients or SlowClients(name)
         self._app = app
         self._host = host
         self._port = port
@@ -217,6 +220,7 @@ class HttpServer:
                 read_bufsize=_UNREAD_BYTES,
                 auto_decompress=False,
             )
+            connection.slow_clients = self._slow_clients
             self._connections.add(connection)
             return connection
 

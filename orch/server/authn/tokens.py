@@ -79,10 +79,10 @@ class Tokens:
 
     def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
         """The first authenticator that knows the token decides; TokenRefused."""
-        if not token.isascii():
-            raise TokenRefused("a token has no characters outside ASCII")
         if len(token) > MAX_LENGTH:
             raise TokenRefused(f"the token is longer than {MAX_LENGTH} characters")
+        if not token.isascii():
+            raise TokenRefused("a token has no characters outside ASCII")
         refusals = []
         for authenticate in self._authenticators:
             try:

@@ -19,7 +19,7 @@ from prometheus_client import Gauge
 from orch.component.http import httpd
 from orch.component.http.connection import Connection
 from orch.component.http.fair_queue import FairQueue, QueueFull
-from orch.server.flow.levels import Caller, Levels, Limits
+from orch.server.flow.levels import WORKLOAD, Caller, Levels, Limits
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -70,6 +70,11 @@ class Seat:
         self._kind = _KINDS[info.verb not in _READS]
         self._seated = False
         self._held = 0  # bytes reserved for the body
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether it is no tenant's."""
+        return self._caller.schema.level.name != WORKLOAD
 
     async def __aenter__(self) -> Self:
         connection, caller, schema = self._connection, self._caller, self._caller.schema

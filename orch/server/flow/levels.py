@@ -26,6 +26,7 @@ from orch.wire.names import (
 from orch.wire.records.authentication import Identity, node_name_of
 
 WAIT_BUCKETS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
+WORKLOAD = "workload"  # the level of tenants
 _SYSTEM_SHARE = 0.6  # of the seats; the rest is the workload's
 _FLOW_SHARE = 0.25  # of its level's seats
 _WAITING_PER_FLOW = 200
@@ -130,7 +131,7 @@ class Levels:
         )
         system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (8, 2), wait_s))
         workload = PriorityLevel(
-            "workload", _queue(seats, 1 - _SYSTEM_SHARE, (2, 1), wait_s), tenants
+            WORKLOAD, _queue(seats, 1 - _SYSTEM_SHARE, (2, 1), wait_s), tenants
         )
         self.exempt = Schema("exempt", exempt, Rank.PRIVILEGED)
         self.probes = Schema("probes", probes, Rank.STRANGER)

@@ -42,11 +42,18 @@ NAMES: tuple[tuple[str, Any, str], ...] = (
     ("httpd.HttpServer", http_parser, "HttpRequestParser HttpRequestParserPy"),
     ("limit_tls_buffers", asyncio.sslproto.SSLProtocol, "max_size"),
     ("limit_tls_buffers", asyncio.constants, "FLOW_CONTROL_HIGH_WATER_SSL_READ"),
+    ("limit_tls_buffers", asyncio.constants, "FLOW_CONTROL_HIGH_WATER_SSL_WRITE"),
+    ("Connection.finish_response", web.Request, "_read_bytes"),
+    ("Connection.finish_response", web.Response, "_body"),
+    ("sliced_response.send", StreamWriter, "protocol transport"),
 )
 PARAMETERS: tuple[tuple[str, Any, str, str], ...] = (
     ("Connection", RequestHandler, "handle_error", "self request status exc message"),
     ("Connection", RequestHandler, "connection_lost", "self exc"),
     ("Connection", RequestHandler, "data_received", "self data"),
+    ("Connection", RequestHandler, "finish_response", "self request resp start_time"),
+    ("Connection", RequestHandler, "pause_writing", "self"),
+    ("Connection", RequestHandler, "resume_writing", "self"),
     ("BareResponse", web.StreamResponse, "_prepare_headers", "self"),
     ("SlicedBody", payload.Payload, "write", "self writer"),
 )
