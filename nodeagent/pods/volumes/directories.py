@@ -53,8 +53,16 @@ def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
             log.warning(text, path, group)
             group = None
         if mode is not None:
-            os.fchmod(opened, mode)
+            _set_mode(opened, mode, path)
     return group
+
+
+def _set_mode(opened: int, mode: int, path: Path) -> None:
+    try:
+        os.fchmod(opened, mode)
+    except PermissionError:  # RestrictSUIDSGID= of the shipped unit
+        text = "new files in %s do not inherit its group: the agent may not set the setgid bit"
+        log.warning(text, path)
 
 
 DATA = "..data"
