@@ -28,6 +28,7 @@ class ApiServer:
     port: int
     ca_file: str
     admin: KeyPair
+    authority: Authority  # for further certificates
     start_s: float = 0.0  # from its start until it listened
 
     def log(self) -> str:
@@ -107,7 +108,7 @@ def running(
             ],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
-    server = ApiServer(directory, process, 0, authority.ca_file, admin)
+    server = ApiServer(directory, process, 0, authority.ca_file, admin, authority)
     try:
         eventually(
             lambda: port_file.exists() or process.poll() is not None,

@@ -101,8 +101,6 @@ class Apt:
             "Dir::Cache": self._directory / "cache",
             "Dir::Etc::preferences": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
-            "Acquire::Check-Date": "false",  # test machines run with clocks of their own
-            "Acquire::Check-Valid-Until": "false",
             "Acquire::Languages": "none",
             "Acquire::Retries": "2",
             "Acquire::http::Timeout": "20",
