@@ -13,6 +13,12 @@ from pathlib import Path
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.mounts import MountError
 
+# As the shipped unit runs the agent: in a mount namespace of its own, with these capabilities.
+CONFINED = [
+    "unshare", "--mount", "--propagation", "slave", "--",
+    "setpriv", "--bounding-set=-all,+chown,+dac_override,+fowner", "--no-new-privs", "--",
+]  # fmt: skip
+
 
 class FakeMounts:
     """Passes the contract of `Mounts` as far as a place can tell; `refusal` is raised if set."""

@@ -10,12 +10,16 @@ import ctypes
 import errno
 import os
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTINFO = "/proc/self/mountinfo"
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 2, 4, 1 << 12, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+# The numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of every architecture.
+_OPEN_TREE, _MOVE, _SET = 428, 429, 442
+_HERE, _CLONE, _EMPTY_PATH, _MOVE_EMPTY_PATH = -100, 1, 0x1000, 4
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -39,11 +43,23 @@ def mount_tmpfs(path: str, size_bytes: int | None) -> None:
 def bind(source: str, path: str) -> None:
     """Bind-mount `source` on `path`; OSError names the path.
 
-    What is mounted in the source later is seen there, too, but undoing it there leaves the source.
+    What is mounted in the source later is seen there, too; from kernel 5.12 on, undoing the bind
+    leaves it where it was, because the new mount is a slave before anybody sees it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
-    _checked(libc.mount(None, os.fsencode(path), None, _MS_SLAVE, None), path)
+    tree = libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), _CLONE | os.O_CLOEXEC)
+    if tree < 0 and ctypes.get_errno() == errno.ENOSYS:
+        _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
+        return
+    _checked(min(tree, 0), path)
+    try:
+        propagation = struct.pack("4Q", 0, 0, _MS_SLAVE, 0)
+        made = libc.syscall(_SET, tree, b"", _EMPTY_PATH, propagation, len(propagation))
+        if made < 0 and ctypes.get_errno() != errno.ENOSYS:
+            _checked(made, path)
+        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), _MOVE_EMPTY_PATH), path)
+    finally:
+        os.close(tree)
 
 
 def is_shared(path: str, mountinfo: str = MOUNTINFO) -> bool:

@@ -51,15 +51,16 @@ class OwnMounts:
             raise _denied(error) from error
 
     def bind(self, source: int, place: Path) -> None:
-        if not kernel_mounts.is_shared(str(place)):
-            raise MountError(
-                "what the agent mounts below its root directory is not shared with the runtime; "
-                "run `mount --make-shared` on it (docs/pods.md)"
-            )
         try:
             kernel_mounts.bind(f"/proc/self/fd/{source}", str(place))
         except OSError as error:
             raise _denied(error) from error
+        if not kernel_mounts.is_shared(str(place.parent)):
+            kernel_mounts.unmount(str(place))
+            raise MountError(
+                "what the agent mounts below its root directory is not shared with the runtime; "
+                "run `mount --make-shared` on it (docs/pods.md)"
+            )
 
     def unmount(self, place: Path) -> None:
         kernel_mounts.unmount(str(place))

@@ -27,10 +27,10 @@ def bind(volume: str, path: str, place: Path, mounting: Mounts) -> str:
     It is mounted on `place`, and replaces what was mounted there for a former container.
     SubPathError when a link leads out of the volume, else OSError.
     """
-    real_volume, real = os.path.realpath(volume), os.path.realpath(path)
-    if real != real_volume and not real.startswith(real_volume.rstrip("/") + "/"):
-        raise SubPathError(f"subPath {path} leads out of its volume through a link")
     try:
+        real_volume, real = os.path.realpath(volume), os.path.realpath(path)
+        if real != real_volume and not real.startswith(real_volume.rstrip("/") + "/"):
+            raise SubPathError(f"subPath {path} leads out of its volume through a link")
         reached = _reached(real_volume, Path(os.path.relpath(real, real_volume)))
     except OSError as error:
         raise SubPathError(f"cannot make subPath {path}: {error.strerror}") from error
