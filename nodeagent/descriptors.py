@@ -44,7 +44,7 @@ def _step(parent: int, part: str, new_mode: int | None) -> int:
         return _made(parent, part, new_mode)
     if stat.S_ISLNK(os.fstat(reached).st_mode):
         os.close(reached)
-        raise OSError(errno.ELOOP, "it has just become a link", part)
+        raise OSError(errno.ELOOP, "it is a link, which is not followed", part)
     return reached
 
 

@@ -22,10 +22,13 @@ from nodeagent.pods.spec.volume_files import VolumeFile
 log = logging.getLogger(__name__)
 
 
-def make(path: Path, mode: int = 0o755) -> bool:
-    """Create a directory and its missing parents with `mode`; True when it is new. OSError."""
+def make(path: Path, mode: int = 0o755, *, unlinked: int = 0) -> None:
+    """Create a directory and its missing parents with `mode`; existing ones are left alone.
+
+    The last `unlinked` parts of the path must be no links. OSError.
+    """
     existing, missing = path, list[str]()
-    while not existing.exists():
+    while len(missing) < unlinked or not existing.exists():
         missing.insert(0, existing.name)
         existing = existing.parent
     root = os.open(existing, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -33,7 +36,6 @@ def make(path: Path, mode: int = 0o755) -> bool:
         os.close(descriptors.reach(root, missing, new_mode=mode))
     finally:
         os.close(root)
-    return bool(missing)
 
 
 def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
