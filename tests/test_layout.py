@@ -63,6 +63,11 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "orch.lifecycle.canary",
         "orch.lifecycle.metrics",
     ),
+    "orch/server/admission/pod_security/test_evaluation.py": (
+        "orch.server.admission.pod_security.baseline",
+        "orch.server.admission.pod_security.judged",
+        "orch.server.admission.pod_security.restricted",
+    ),
     "orch/server/authn/test_credentials.py": ("orch.server.authn.flags",),
     "orch/server/authz/test_index.py": ("orch.server.authz.table",),
     "orch/server/discovery/test_openapi.py": (

@@ -60,6 +60,7 @@ class Flags:
     storage: StorageFlags
     limits: LimitFlags
     audit: AuditFlags
+    admission_file: Path | None
     agent_tls: AgentTls
     node_proxy_allow_loopback: bool
     auth: AuthFlags
@@ -94,6 +95,7 @@ def parse(argv: Sequence[str]) -> Flags:
         storage=storage_flags.flags_of(values),
         limits=_limits_of(values),
         audit=_audit_of(values),
+        admission_file=values.admission_control_config_file,
         agent_tls=AgentTls(
             values.nodeagent_certificate_authority,
             values.nodeagent_client_certificate,
@@ -124,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     storage_flags.add_to(parser.add_argument_group("storage"))
     _limit_flags(parser.add_argument_group("limits"))
     _audit_flags(parser.add_argument_group("audit"))
+    _admission_flags(parser.add_argument_group("admission"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
     program_flags.add_feature_flags(parser)
@@ -198,6 +201,13 @@ def _audit_flags(group: _Group) -> None:
     group.add_argument(
         "--audit-log-maxage", type=_number, default=rotation.max_days, metavar="DAYS",
         help="days to keep them; 0: forever",
+    )  # fmt: skip
+
+
+def _admission_flags(group: _Group) -> None:
+    group.add_argument(
+        "--admission-control-config-file", type=Path, metavar="FILE",
+        help="defaults and exemptions of pod security, an AdmissionConfiguration in YAML",
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from orch.component.process.loops import Periodic
 from orch.component.process.notify import Notifier
 from orch.component.tls import TlsFiles, TlsRenewal
 from orch.server import flags as server_flags
+from orch.server import turns
 from orch.server.authn import credential_files
 from orch.server.flags import Flags
 from orch.server.server import NAME, Server
@@ -65,6 +66,7 @@ async def run(flags: Flags, stop: Stop) -> None:
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
     pair = flags.tls_cert_file, flags.tls_private_key_file
     make_context = partial(httpd.server_context, *pair, client_ca_file=flags.client_ca_file)
+    sys.setswitchinterval(turns.SWITCH_S)
     files = await asyncio.to_thread(TlsFiles, pair, flags.client_ca_file)
     context = await asyncio.to_thread(make_context)
     raise_file_limit(flags.max_connections)

@@ -13,6 +13,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import MetricPolicy
+from orch.server.admission.pod_security.guard import Asked
+from orch.server.admission.pod_security.levels import LATEST, PRIVILEGED, LevelVersion
 from orch.server.objects.document import prefix_of
 from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Storage
@@ -91,6 +93,44 @@ _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "com
 
 Labels = tuple[str, ...]
 _Asked = tuple[str, str, str, str, str]  # verb, group, version, resource, subresource
+
+
+class PodSecurityMetrics:
+    """The `Counts` of pod security; `newest` is this server's minor version."""
+
+    def __init__(self, registry: Registry, newest: int) -> None:
+        self._newest = newest
+        asked = ("request_operation", "resource", "subresource")
+        self._evaluations: Counter = registry.counter(
+            "pod_security_evaluations_total",
+            "Number of policy evaluations that occurred, not counting ignored or exempt requests.",
+            ("decision", "policy_level", "policy_version", "mode", *asked),
+        )
+        self._exemptions: Counter = registry.counter(
+            "pod_security_exemptions_total",
+            "Number of exempt requests, not counting ignored or out of scope requests.",
+            asked,
+        )
+        self._errors: Counter = registry.counter(
+            "pod_security_errors_total",
+            "Number of errors preventing normal evaluation. Non-fatal errors may result in the"
+            " latest restricted profile being used for evaluation.",
+            ("fatal", *asked),
+        )
+
+    def evaluated(self, decision: str, policy: LevelVersion, mode: str, asked: Asked) -> None:
+        version = policy.version
+        if policy.level == PRIVILEGED:
+            version = "latest"
+        elif self._newest < policy.minor < LATEST:
+            version = "future"
+        self._evaluations.labels(decision, policy.level, version, mode, *asked).inc()
+
+    def exempted(self, asked: Asked) -> None:
+        self._exemptions.labels(*asked).inc()
+
+    def failed(self, asked: Asked) -> None:
+        self._errors.labels("false", *asked).inc()
 
 
 class ServerMetrics:

@@ -8,7 +8,7 @@ attributes, everything else by path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,9 @@ from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.role_guard import RoleGuard
+from orch.server.admission_configuration import read_settings
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
 from orch.server.audit.policy import read_policy
@@ -41,16 +43,16 @@ from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
 from orch.server.limits import Inflight
-from orch.server.metrics import ServerMetrics
+from orch.server.metrics import PodSecurityMetrics, ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
-from orch.server.objects.backend import Admission, Backend
-from orch.server.objects.document import decode, key_of
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Admission, decode, key_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
-from orch.server.request import aliases
+from orch.server.request import aliases, bodies
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
@@ -58,17 +60,16 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.names import RBAC_GROUP
-from orch.wire.records.kinds import NODES, PODS, RESOURCES
-
-MAX_BODY_BYTES = 3 * 1024 * 1024
+from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES
 
 
 def build(
     request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
     """`others` are the routes beside resources; they take precedence."""
-    app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(
+        middlewares=[request_filter.middleware()], client_max_size=bodies.MAX_BYTES
+    )
     if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
 
@@ -109,7 +110,7 @@ class Server:
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
-        self._backend = _backend(self.storage, self.authorizer, index)
+        self._backend = _backend(self.storage, self.authorizer, index, self._pod_security())
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
         limits = flags.limits
@@ -238,6 +239,16 @@ class Server:
         handlers = ResourceHandlers(self._backend, connectors, self._collector.loop.wake)
         return build(request_filter, handlers, others)
 
+    def _pod_security(self) -> PodSecurity:
+        newest = self._flags.emulated_version.minor
+        return PodSecurity(
+            read_settings(self._flags.admission_file),
+            partial(_labels_of, self.storage),
+            partial(namespaces.survey_pods, self.storage),
+            PodSecurityMetrics(self._metrics.registry, newest),
+            newest,
+        )
+
     def _configuration(self) -> dict[str, Any]:
         """The flags, with the effective feature gates."""
         gates = {gate.name: on for gate, on in self._flags.features.all()}
@@ -275,17 +286,19 @@ class Server:
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
-def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind admission: creation by PUT, nodes, and privilege escalation."""
-    creation = CreationGuard(authorizer)
+def _backend(
+    storage: Storage, authorizer: Authorizer, index: RbacIndex, pod_security: PodSecurity
+) -> Backend:
+    """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
-    guard = RoleGuard(authorizer, index)
-    admission: dict[str, tuple[Admission, ...]] = {
-        resource.plural: (
-            *((creation.check,) if resource.create_on_update else ()),
-            *((restriction.check,) if resource.plural in restriction.plurals else ()),
-            *((guard.check,) if resource.group == RBAC_GROUP else ()),
-        )
+    steps: tuple[Admission, ...] = (
+        CreationGuard(authorizer),
+        restriction,
+        RoleGuard(authorizer, index),
+        pod_security,
+    )
+    admission = {
+        resource.plural: tuple(step for step in steps if step.judges(resource))
         for resource in RESOURCES
     }
     return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
@@ -294,6 +307,11 @@ def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Back
 def _uid_of_node(storage: Storage, name: str) -> str:
     stored = storage.get(key_of(NODES, "", name))
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
+
+
+def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:
+    stored = storage.get(key_of(NAMESPACES, "", namespace))
+    return None if stored is None else decode(stored)["metadata"].get("labels") or {}
 
 
 def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:

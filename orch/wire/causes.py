@@ -40,6 +40,10 @@ def too_long(path: str, detail: str) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: {detail}", path)
 
 
+def too_many(path: str, count: int, most: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", path)
+
+
 def _text(kind: str, detail: str) -> str:
     return f"{kind}: {detail}" if detail else kind
 

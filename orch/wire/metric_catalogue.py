@@ -116,7 +116,7 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
     "ALPHA": {
         APISERVER: """
             aggregator_* apiextensions_* +apiserver_* authentication_* authorization_* etcd_*
-            pod_security_* serviceaccount_* watch_cache_*
+            +pod_security_* serviceaccount_* watch_cache_*
         """,
         CONTROLLER: "leader_election_* +node_collector_* workqueue_*",
         AGENT: "csi_* dra_* +nodeagent_* +scrape_error volume_manager_*",

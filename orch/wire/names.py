@@ -33,6 +33,8 @@ LABEL_REGION = "topology.orch.io/region"
 LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
 LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # the reference's, accepted as well
+POD_SECURITY_PREFIX = "pod-security.orch.io/"  # of labels of namespaces
+POD_SECURITY_PREFIX_UPSTREAM = "pod-security.kubernetes.io/"  # likewise, and of audit annotations
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted

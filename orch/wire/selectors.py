@@ -7,7 +7,7 @@ paths a resource supports is not known here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,8 @@ _RECORD_OPERATORS: dict[str, Operator] = {
     "In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!",
 }  # fmt: skip
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+)")
+MAX_LENGTH = 16 * 1024  # a request line has at most half of it
+MAX_REQUIREMENTS = 100  # each is compared with every object of a list
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
@@ -91,7 +93,9 @@ class FieldSelector:
 
 def parse_label_selector(text: str) -> LabelSelector:
     """Read `a=b,c!=d,e in (f,g),!h,i>5`; ValueError quotes the invalid part."""
-    return _LabelParser(text).parse()
+    selector = _LabelParser(_bounded(text)).parse()
+    _require_few(selector.requirements)
+    return selector
 
 
 def label_selector_of(record: Mapping[str, Any]) -> LabelSelector:
@@ -116,9 +120,23 @@ def parse_field_selector(text: str) -> FieldSelector:
     r"""Read `path=value,path!=value` with the escapes `\\`, `\,` and `\=`; ValueError."""
     requirements = [
         _field_requirement(text, term)
-        for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)
+        for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", _bounded(text), re.DOTALL)
     ]
+    _require_few(requirements)
     return FieldSelector(tuple(requirements))
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a selector may have at most {MAX_LENGTH} characters, not {len(text)}")
+    return text
+
+
+def _require_few(requirements: Sized) -> None:
+    if len(requirements) > MAX_REQUIREMENTS:
+        raise ValueError(
+            f"a selector may have at most {MAX_REQUIREMENTS} requirements, not {len(requirements)}"
+        )
 
 
 def _field_requirement(text: str, term: str) -> FieldRequirement:

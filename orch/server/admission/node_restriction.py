@@ -18,6 +18,7 @@ from orch.wire import names
 from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
 from orch.wire.records.authentication import node_name_of
+from orch.wire.records.kinds import Resource
 
 # Keys under the service's own domain that a node may set on itself; others are reserved.
 _OWN_LABELS = frozenset(
@@ -35,10 +36,13 @@ _DOMAIN = "orch.io"
 
 
 class CreationGuard:
-    """`check` is the `Admission` of kinds that a PUT may create."""
+    """The `Admission` of kinds that a PUT may create."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
+
+    def judges(self, resource: Resource) -> bool:
+        return resource.create_on_update
 
     def check(self, target: ObjectTarget, _new: Document, old: Document | None) -> None:
         """ApiError 403 unless the caller, authorized to update, may also create."""
@@ -51,7 +55,7 @@ class CreationGuard:
 
 
 class NodeRestriction:
-    """`check` is the `Admission` of the kinds in `plurals`; it judges nodes alone.
+    """The `Admission` of what nodes write; it judges nodes alone.
 
     `uid_of_node`: the uid of a Node by name, "" when there is none.
     """
@@ -63,7 +67,9 @@ class NodeRestriction:
             "leases": _check_lease,
             "pods": self._check_pod,
         }
-        self.plurals = self._rules.keys()
+
+    def judges(self, resource: Resource) -> bool:
+        return resource.plural in self._rules
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError 403 with the rule that a node's write breaks."""

@@ -1,7 +1,8 @@
 """The audit trail of one request: who asked for what, when, and how it ended.
 
 A `Trail` begins after authentication and is told how the request proceeds; the policy says which
-stages are recorded and in how much detail. Level Metadata records no part of any object.
+stages are recorded and in how much detail. Level Metadata records no part of any object
+but what pod security annotates.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from orch.wire.errors import unauthorized
 from orch.wire.names import GROUP_BOOTSTRAPPERS
 from orch.wire.records.authentication import Identity, TokenReviewStatus, known, user_info
 
+MAX_LENGTH = 16 * 1024  # a header has at most half of it
+
 
 class TokenRefused(Exception):
     """The token is of a known kind, but invalid; the text says why."""
@@ -77,6 +79,8 @@ class Tokens:
 
     def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
         """The first authenticator that knows the token decides; TokenRefused."""
+        if len(token) > MAX_LENGTH:
+            raise TokenRefused(f"the token is longer than {MAX_LENGTH} characters")
         refusals = []
         for authenticate in self._authenticators:
             try:
@@ -92,7 +96,8 @@ class Tokens:
 def _matching(holder: Holder, wanted: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
     """The wanted audiences that the token is valid for; TokenRefused when there are none."""
     good_for = own if holder.audiences is None else holder.audiences
-    matched = tuple(audience for audience in wanted if audience in good_for)
+    known_as = frozenset(good_for)
+    matched = tuple(audience for audience in wanted if audience in known_as)
     if not matched:
         raise TokenRefused(
             f"token audiences {list(good_for)} is invalid for the target audiences {list(wanted)}"

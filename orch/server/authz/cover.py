@@ -10,29 +10,98 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from orch.server.authz.rules import ALL, Rule, url_matches
+from orch.server.authz.rules import ALL, MAX_TEXTS, Rule, url_matches
 
-MAX_PARTS = 20_000  # a larger role is refused: comparing it would take minutes
+MAX_PARTS = 10_000  # a larger role is refused: comparing it would take minutes
+_MAX_URL_COMPARISONS = 50_000
 
 
 class TooManyParts(Exception):
-    """The wanted rules have more parts than are compared."""
+    """The wanted or the held rules have more parts than are compared."""
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """The parts of the wanted rules that no held rule covers, compacted; TooManyParts."""
+def missing(held: Iterable[Rule], wanted: Iterable[Rule], at_most: int | None = None) -> list[Rule]:
+    """The parts of the wanted rules that no held rule covers, compacted; TooManyParts.
+
+    `at_most`: the number of parts that are enough to know.
+    """
+    owners = _Owners(held)
     left: dict[Rule, None] = {}
     budget = MAX_PARTS
     for rule in wanted:
-        if any(_within(rule, owner) for owner in held):
+        if owners.cover(rule):
             continue
         budget -= _count(rule)
         if budget < 0:
             raise TooManyParts(f"the rules have more than {MAX_PARTS} parts")
         for part in _parts(rule):
-            if part not in left and not any(_within(part, owner) for owner in held):
+            if len(left) == at_most:
+                return _compacted(left)
+            if part not in left and not owners.cover(part):
                 left[part] = None
     return _compacted(left)
+
+
+class _Owners:
+    """The held rules by what they contain: for each text one number, with a bit for each rule.
+
+    So the rules that contain all of several texts are found without looking at any rule.
+    """
+
+    def __init__(self, held: Iterable[Rule]) -> None:
+        rules = list(dict.fromkeys(held))
+        self._bits: list[dict[str, int]] = [{} for _ in range(5)]
+        self._nameless = 0
+        for place, rule in enumerate(rules):
+            lists = (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)
+            for bits, texts in zip(self._bits, lists, strict=True):
+                for text in texts:
+                    bits[text] = bits.get(text, 0) | 1 << place
+            self._nameless |= (not rule.names) << place
+        self._all = (1 << len(rules)) - 1
+        self._patterns = [url for url in self._bits[4] if url.endswith(ALL)]
+        self._comparisons = 0
+
+    def cover(self, rule: Rule) -> bool:
+        """Is the whole rule covered by one of them?"""
+        if not rule.resources and not rule.urls:
+            return False
+        verbs, groups, resources, names, _ = self._bits
+        found = self._all
+        for verb in rule.verbs:
+            found &= verbs.get(verb, 0) | verbs.get(ALL, 0)
+        for url in rule.urls if found else ():
+            found &= self._with_url(url)
+        for group in rule.groups if found and rule.resources else ():
+            found &= groups.get(group, 0) | groups.get(ALL, 0)
+        for resource in rule.resources if found else ():
+            _, slash, subresource = resource.partition("/")
+            wide = resources.get(f"*/{subresource}", 0) if slash else 0
+            found &= resources.get(resource, 0) | resources.get(ALL, 0) | wide
+        named = -1 if rule.names else 0
+        for name in rule.names if found else ():
+            named &= names.get(name, 0)
+        return bool(found & (self._nameless | named) if rule.resources else found)
+
+    def _with_url(self, url: str) -> int:
+        found = self._bits[4].get(url, 0)
+        self._comparisons += len(self._patterns)
+        if self._comparisons > _MAX_URL_COMPARISONS:
+            raise TooManyParts("the rules have too many URLs to compare")
+        for pattern in self._patterns:
+            if url_matches(pattern, url):
+                found |= self._bits[4][pattern]
+        return found
+
+
+def bounded(held: Sequence[Rule]) -> Sequence[Rule]:
+    """The rules; TooManyParts when they are too many to compare with."""
+    size = 0
+    for rule in held:
+        size += rule.size
+        if size > MAX_TEXTS:
+            raise TooManyParts(f"the rules held by the caller have more than {MAX_TEXTS} parts")
+    return held
 
 
 def text_of(rules: Iterable[Rule]) -> str:
@@ -44,28 +113,6 @@ def quoted(values: Iterable[str]) -> str:
     """A list of texts as the reference writes it: `["a" "b"]`."""
     inner = " ".join('"' + value.replace('"', '\\"') + '"' for value in values)
     return f"[{inner}]"
-
-
-def _within(rule: Rule, owner: Rule) -> bool:
-    """Is the whole rule covered by this one rule?"""
-    if ALL not in owner.verbs and not set(rule.verbs) <= set(owner.verbs):
-        return False
-    if not all(any(url_matches(owned, url) for owned in owner.urls) for url in rule.urls):
-        return False
-    if not rule.resources:
-        return bool(rule.urls)
-    return (
-        (ALL in owner.groups or set(rule.groups) <= set(owner.groups))
-        and all(_resource_within(resource, owner.resources) for resource in rule.resources)
-        and (not owner.names or (bool(rule.names) and set(rule.names) <= set(owner.names)))
-    )
-
-
-def _resource_within(resource: str, owned: Sequence[str]) -> bool:
-    if ALL in owned or resource in owned:
-        return True
-    _, slash, subresource = resource.partition("/")
-    return bool(slash) and f"*/{subresource}" in owned
 
 
 def _count(rule: Rule) -> int:

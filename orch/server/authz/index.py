@@ -16,6 +16,9 @@ from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
+_ERRORS_SHOWN = 20
+_TEXTS_SHOWN = 10_000
+_SUBJECTS_AT_ONCE = 1_000
 _STALE: Grants = {}  # stands for grants that have to be compiled
 
 
@@ -45,6 +48,11 @@ class Scope:
         for group in identity.groups:
             if group in self.groups.tables:
                 yield self.groups, group
+
+    def make_stale(self) -> None:
+        """The grants of all its holders: quicker than those of very many."""
+        for holders in (self.users, self.groups):
+            holders.grants = dict.fromkeys(holders.grants, _STALE)
 
     def of(self, subject: Subject) -> tuple[Holders, str]:
         """The table of a subject: where it is, and under which name."""
@@ -136,15 +144,20 @@ class RbacIndex:
         return self._refusal(identity, info.namespace) if self._missing else NO_OPINION
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
-        """Every rule of every role the identity holds, in the order of its bindings."""
+        """The rules of every role the identity holds, in the order of its bindings; incomplete when
+        there are very many.
+        """
         held = self.held(identity, namespace)
+        rules = held.rules
+        shown = list(_first(rules))
         return RuleList(
-            tuple(_resource_rule(rule) for rule in held.rules if rule.resources),
+            tuple(_resource_rule(rule) for rule in shown if rule.resources),
             tuple(
                 NonResourceRule(verbs=list(rule.verbs), nonResourceURLs=list(rule.urls))
-                for rule in held.rules
+                for rule in shown
                 if rule.urls
             ),
+            incomplete=len(shown) < len(rules),
             errors=held.errors,
         )
 
@@ -152,14 +165,14 @@ class RbacIndex:
         """The rights of the identity everywhere and in the namespace, in the order of bindings."""
         roles: list[tuple[Rule, ...]] = []
         errors: list[str] = []
-        for key in self._held_bindings(identity, namespace):
-            role = self._bindings[key].role
+        keys = self._held_bindings(identity, namespace)
+        for role in dict.fromkeys(self._bindings[key].role for key in keys):
             rules = self._roles.get(role)
             if rules is None:
                 errors.append(role.missing)
             else:
                 roles.append(rules)
-        return Held(tuple(roles), tuple(dict.fromkeys(errors)))
+        return Held(tuple(roles), tuple(errors[:_ERRORS_SHOWN]))
 
     def _search(
         self, scope: Scope, identity: Identity, info: RequestInfo, entries: Sequence[str]
@@ -225,12 +238,26 @@ class RbacIndex:
     def _touch(self, role: RoleKey) -> None:
         """A role changed, and with it the grants of all its subjects."""
         self._note_missing(role)
-        for key in self._bindings_of_role.get(role, ()):
-            binding = self._bindings[key]
+        bindings = [self._bindings[key] for key in self._bindings_of_role.get(role, ())]
+        if sum(len(binding.subjects) for binding in bindings) > _SUBJECTS_AT_ONCE:
+            for namespace in {binding.namespace for binding in bindings}:
+                (self._scope(namespace) or Scope()).make_stale()
+            return
+        for binding in bindings:
             scope = self._scope(binding.namespace) or Scope()
             for subject in binding.subjects:
                 holders, name = scope.of(subject)
                 holders.grants[name] = _STALE
+
+
+def _first(rules: Sequence[Rule]) -> Iterator[Rule]:
+    """As many rules as a review lists."""
+    left = _TEXTS_SHOWN
+    for rule in rules:
+        left -= rule.size
+        if left < 0:
+            return
+        yield rule
 
 
 def _resource_rule(rule: Rule) -> ResourceRule:

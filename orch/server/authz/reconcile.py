@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import orjson
+
 from orch.server.authz.cover import missing
 from orch.server.authz.rules import record_of, rules_of
 from orch.wire.names import ANNOTATION_AUTOUPDATE
@@ -76,13 +78,14 @@ def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
     """
     own = role["metadata"]["name"]
     ordered = sorted(others, key=lambda document: str(document["metadata"]["name"]))
-    found: list[Any] = []
+    found: dict[bytes, Any] = {}
     for selector in selectors_of(role):
         for other in ordered:
             metadata = other["metadata"]
             if metadata["name"] != own and selector.matches(metadata.get("labels") or {}):
-                found.extend(rule for rule in other.get("rules") or () if rule not in found)
-    return found
+                for rule in other.get("rules") or ():
+                    found.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+    return list(found.values())
 
 
 def selectors_of(role: Document) -> list[LabelSelector]:

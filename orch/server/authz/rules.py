@@ -15,6 +15,9 @@ from orch.wire.names import USER_SERVICE_ACCOUNT_PREFIX
 from orch.wire.records.authentication import Identity
 
 ALL = "*"
+# Of the rules of one subject in one namespace, or everywhere. Those beyond it grant nothing: else a
+# decision about somebody with endless rules would take endlessly.
+MAX_TEXTS = 30_000
 SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
 # The fields of a Rule as records name them, in order.
 _WIRE_NAMES = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
@@ -29,6 +32,12 @@ class Rule:
     resources: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of its texts."""
+        lists = (self.verbs, self.groups, self.resources, self.names, self.urls)
+        return sum(map(len, lists))
 
     def allows(self, info: RequestInfo) -> bool:
         if info.verb not in self.verbs and ALL not in self.verbs:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from orch.server.authz.authorizer import Decision
-from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
+from orch.server.authz.rules import ALL, MAX_TEXTS, Binding, RoleKey, Rule, Subject, url_matches
 from orch.server.request.attributes import RequestInfo
 
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
@@ -45,20 +45,27 @@ class Table:
         self, bindings: Mapping[BindingKey, Binding], roles: Mapping[RoleKey, Sequence[Rule]]
     ) -> Grants:
         """The grants on resources by entry; sets `paths` as well."""
-        grants: Grants = {}
+        size = 0
+        grants: dict[str, list[Grant]] = {}
         paths = []
+        compiled: set[RoleKey] = set()  # a further binding of a role grants nothing new
         for key in sorted(self.subjects):
             binding = bindings[key]
+            if binding.role in compiled:
+                continue
+            compiled.add(binding.role)
             decision = Decision(True, binding.reason(self.subjects[key]))
             for rule in roles.get(binding.role, ()):
+                size += rule.size
+                if size > MAX_TEXTS:
+                    break
                 grant = _grant(rule, decision)
                 if rule.urls:
                     paths.append(grant)
-                alone = (grant,)
                 for entry in dict.fromkeys(rule.resources):
-                    grants[entry] = grants[entry] + alone if entry in grants else alone
+                    grants.setdefault(entry, []).append(grant)
         self.paths = tuple(paths)
-        return grants
+        return {entry: tuple(found) for entry, found in grants.items()}
 
     def find_path(self, info: RequestInfo) -> Decision | None:
         for grant in self.paths:

@@ -6,9 +6,9 @@ many events is cheap; a round yields to other work every few hundred.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
+from orch.server import turns
 from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
@@ -22,15 +22,12 @@ from orch.wire.records.kinds import EVENTS
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 60.0
-_PER_TURN = 200
 
 
 async def expire_events(backend: Backend) -> None:
     """One round; failed deletions are left to the next."""
     now = backend.now()
-    for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
-        if number % _PER_TURN == 0:
-            await asyncio.sleep(0)
+    async for stored in turns.in_turns(backend.storage.list(prefix_of(EVENTS)).items):
         seen = stored.once("last_seen", lambda event: events.last_seen(decode(event)))
         if seen is None or now - seen <= events.LIFETIME:
             continue

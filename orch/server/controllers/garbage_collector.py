@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from functools import partial
 
 from orch.component.process.loops import Periodic
+from orch.server import turns
 from orch.server.controllers.namespaces import SELF
 from orch.server.controllers.ownership import (
     FOREGROUND,
@@ -37,7 +38,6 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
 _COALESCE_S = 0.2
-_PER_TURN = 500
 _FINALIZERS = {OwnerState.WAITING: FOREGROUND, OwnerState.ORPHANING: ORPHAN}
 _STORED = tuple(s for s in STRATEGIES if s.resource.is_stored)
 _BY_PLURAL = {prefix_of(s.resource): s for s in _STORED}
@@ -64,7 +64,8 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
     """One round; returns whether there was anything to do. Failures are left to the next."""
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
-    async for stored in _objects(backend):
+    objects = (stored for prefix in _BY_PLURAL for stored in backend.storage.list(prefix).items)
+    async for stored in turns.in_turns(objects):
         found = stored.once("owned", _read_owners)
         if found:
             owned.append(found)
@@ -74,16 +75,15 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
                 going[uid] = (stored.key, _FINALIZERS[state])
     if not (owned or going):
         return False
-    planned = plan(owned, going, partial(_state, backend, upstream=upstream))
+    states = {
+        (dependent.key, ref): _state(backend, dependent, ref, upstream=upstream)
+        async for dependent in turns.in_turns(owned)
+        for ref in dependent.refs
+    }
+    planned = await turns.aside(
+        lambda: plan(owned, going, lambda dependent, ref: states[dependent.key, ref])
+    )
     return await _carry_out(backend, planned)
-
-
-async def _objects(backend: Backend) -> AsyncIterator[Stored]:
-    for prefix in _BY_PLURAL:
-        for number, stored in enumerate(backend.storage.list(prefix).items):
-            if number % _PER_TURN == _PER_TURN - 1:
-                await asyncio.sleep(0)
-            yield stored
 
 
 def _read_owners(stored: Stored) -> Owned | None:

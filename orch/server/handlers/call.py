@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,10 +16,11 @@ from aiohttp import web
 
 from orch.component.http import httpd
 from orch.component.http.sliced_response import respond
+from orch.server import turns
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.document import Document, ObjectTarget, decode
+from orch.server.objects.document import Document, Notes, ObjectTarget, decode
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
@@ -47,6 +49,7 @@ class Call(NamedTuple):
     info: RequestInfo
     identity: Identity
     strategy: Strategy  # the kind's rules
+    notes: Notes  # of admission; its warnings go into the answer
 
     @property
     def content_type(self) -> str:
@@ -56,8 +59,18 @@ class Call(NamedTuple):
     def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
         return ObjectTarget(
-            self.strategy, self.identity, namespace, self.info.name, self.info.subresource
+            self.strategy,
+            self.identity,
+            namespace,
+            self.info.name,
+            self.info.subresource,
+            self.notes,
         )
+
+    async def take_advice(self) -> None:
+        """Add the warnings of admission that take longer."""
+        if self.notes.advice is not None:
+            self.notes.warnings += await self.notes.advice()
 
     def selection(self) -> Selection:
         return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
@@ -93,15 +106,16 @@ class Call(NamedTuple):
         if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
-        if warnings:
-            for header in warning_headers(warnings):
-                response.headers.add("Warning", header)
+        for header in warning_headers((*warnings, *self.notes.warnings)):
+            response.headers.add("Warning", header)
         return response
 
 
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
-    return _decoded(call, await httpd.read_body(call.request))
+    body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_decoded, call, body))
 
 
 def _decoded(call: Call, body: bytes) -> Document:
@@ -112,6 +126,13 @@ def _decoded(call: Call, body: bytes) -> Document:
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
+    turns.weigh(body)
+    return await turns.compute(partial(_checked_object, call, wanted, body))
+
+
+def _checked_object(
+    call: Call, wanted: options.WriteOptions, body: bytes
+) -> tuple[Document, list[str]]:
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
@@ -168,7 +189,7 @@ def warning_headers(warnings: Sequence[str]) -> list[str]:
 
     Beyond 4 KiB in total each is cut to 256 characters, and those beyond another 4 KiB are dropped.
     """
-    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    texts = [_printable(warning[: _WARNINGS_MAX + 1]) for warning in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
         texts = [text[:_WARNING_MAX] for text in texts][: _WARNINGS_MAX // _WARNING_MAX]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)

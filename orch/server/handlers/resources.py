@@ -14,6 +14,8 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 
 from orch.component.http import httpd
+from orch.server import turns
+from orch.server.audit.trail import TRAIL
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
@@ -37,7 +39,7 @@ from orch.server.objects import (
     renewal,
 )
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import encode
+from orch.server.objects.document import Notes, encode
 from orch.server.request import attributes, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.server.storage.base import (
@@ -56,6 +58,7 @@ from orch.wire.records import aliases
 from orch.wire.records.kinds import LEASES, Resource
 
 _READS = ("get", "list", "watch")
+_MAX_RENEWAL = 16 * 1024  # bytes; Leases are far smaller
 _MAX_DIGITS = 19  # of a revision; a longer one is refused later
 
 
@@ -133,7 +136,9 @@ class ResourceHandlers:
             if not info.is_long_running or info.verb == "watch":
                 await ensure_read_consistency(self._backend.storage, info, request.query)
             rules = strategy.parts.get(info.subresource, strategy)
-            return await handler(Call(request, info, request[IDENTITY], rules))
+            trail = request.get(TRAIL)
+            notes = Notes() if trail is None else Notes(annotations=trail.annotations)
+            return await handler(Call(request, info, request[IDENTITY], rules, notes))
         except StorageFailed as error:
             raise refusal_for(error) from error
 
@@ -161,7 +166,7 @@ class ResourceHandlers:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
-        page = list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
+        page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
         return call.answer(rendering, render.render_list(rendering, page))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
@@ -174,7 +179,7 @@ class ResourceHandlers:
             options.parse_list_options(call.request.query, watch=True),
         )
         try:
-            opened = list_watch.open_watch(
+            opened = await list_watch.open_watch(
                 self._backend, wanted.selection, call.info.namespace, wanted.options
             )
         except ApiError as error:
@@ -202,6 +207,7 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query, "UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
+        await call.take_advice()
         status = 201 if created else 200
         return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
@@ -211,7 +217,10 @@ class ResourceHandlers:
         before = self._backend.storage.get(target.key)
         if before is None or media.parse_media(call.content_type).type != media.JSON:
             return None
-        found = renewal.renewed(before, await httpd.read_body(call.request))
+        body = await httpd.read_body(call.request)
+        if len(body) > _MAX_RENEWAL:
+            return None
+        found = renewal.renewed(before, body)
         if found is None:
             return None
         new, old = found
@@ -225,6 +234,7 @@ class ResourceHandlers:
         target = call.target()
         kind = media.parse_media(call.content_type).type
         body = await httpd.read_body(call.request)
+        turns.weigh(body)
         change = modify.change_of(target.strategy.resource, kind, body)
         wanted = options.parse_write_options(call.request.query, "PatchOptions")
         if call.info.alias:
@@ -233,6 +243,7 @@ class ResourceHandlers:
         change = checked_patch(call, wanted, change, body, warnings)
         rendering = call.rendering(self._backend.now())
         stored = await modify.modify(self._backend, target, change, wanted)
+        await call.take_advice()
         return call.answer_object(rendering, stored, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:

@@ -19,7 +19,7 @@ from orch.wire.records.authorization import (
     SelfSubjectAccessReviewSpec,
     SubjectAccessReviewSpec,
 )
-from orch.wire.selectors import parse_field_selector, parse_label_selector
+from orch.wire.selectors import MAX_REQUIREMENTS, parse_field_selector, parse_label_selector
 from orch.wire.validation import qualified_name_problems
 
 RESOURCE = "spec.resourceAuthorizationAttributes"
@@ -94,6 +94,10 @@ def _selector_causes(
         )
     if not selector.rawSelector and not selector.requirements:
         yield causes.required(f"{path}.requirements", "when specified, it must not be empty")
+    if len(selector.requirements) > MAX_REQUIREMENTS:
+        count = len(selector.requirements)
+        yield causes.too_many(f"{path}.requirements", count, MAX_REQUIREMENTS)
+        return
     for index, requirement in enumerate(selector.requirements):
         at = f"{path}.requirements[{index}]"
         if not requirement.key:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from orch.component.process.clock import Now
+from orch.server import turns
 from orch.server.authz.authorizer import Authorizer
 from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
@@ -82,7 +84,8 @@ class Reviews:
             wanted = options.parse_write_options(call.request.query)
             document, warnings = await read_object(call, wanted)
             metadata.fit_to_endpoint(call.strategy.resource, call.info.namespace, document)
-            record = validation.check_shape(call.strategy, document)
+            check = partial(validation.check_shape, call.strategy, document)
+            record = await turns.compute(check)
             document["status"] = await handle(call, document, record)
             stored = Stored("", 0, orjson.dumps(document))
             rendering = call.rendering(self.now())

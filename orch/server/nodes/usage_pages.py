@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
 import orjson
 from aiohttp import web
 
+from orch.server import turns
 from orch.server.handlers.call import INFO
 from orch.server.nodes import usage
 from orch.server.nodes.proxy import NodeProxy
@@ -26,6 +27,7 @@ from orch.server.objects.selection import parse_selection
 from orch.server.request import media
 from orch.server.request.attributes import RequestInfo
 from orch.server.request.media import Form
+from orch.server.storage.base import Stored
 from orch.server.strategy import nodes, pods
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError, not_found
@@ -95,13 +97,20 @@ class UsagePages:
         if info.verb not in ("get", "list"):
             raise web.HTTPMethodNotAllowed(request.method, ("GET",))
         kind, strategy = _KINDS[info.resource]
-        records = [record for record in map(self._record, self._selected(strategy, info)) if record]
+        selected = await self._selected(strategy, info)
+        found = [self._record(decode(stored)) async for stored in turns.in_turns(selected)]
+        records = [record for record in found if record]
         if info.verb == "get" and not records:
             raise not_found(info.resource, info.name, GROUP)
         form = media.negotiate(request.headers.get("Accept", ""))
         body: Any
         if form.form is Form.TABLE:
-            body = tables.table_of(kind, records, self._backend.now())
+            now = self._backend.now()
+            body = tables.table_of(kind, [], now)
+            body["rows"] = [
+                tables.table_of(kind, [record], now, with_columns=False)["rows"][0]
+                async for record in turns.in_turns(records)
+            ]
         elif info.verb == "list":
             body = {
                 "kind": f"{kind}List",
@@ -113,12 +122,12 @@ class UsagePages:
             body = records[0]
         return web.Response(body=orjson.dumps(body), headers=form.headers())
 
-    def _selected(self, strategy: Strategy, info: RequestInfo) -> Iterable[Document]:
+    async def _selected(self, strategy: Strategy, info: RequestInfo) -> Sequence[Stored]:
         fields = f"metadata.name={info.name}" if info.verb == "get" else info.field_selector
         selection = parse_selection(strategy, info.label_selector, fields)
         everything = options.ListOptions()
-        page = list_watch.list_objects(self._backend, selection, info.namespace, everything)
-        return (decode(stored) for stored in page.items)
+        page = await list_watch.list_objects(self._backend, selection, info.namespace, everything)
+        return page.items
 
     def _record(self, document: Document) -> dict[str, Any] | None:
         name, now = document["metadata"]["name"], self._backend.now()

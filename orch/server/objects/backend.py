@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
-from orch.server.objects.document import Document, ObjectTarget
+from orch.server.objects.document import Admission, Document, ObjectTarget
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
 
 # No vowels and no digits that look like letters: suffixes spell no words.
@@ -31,10 +31,6 @@ def random_uid() -> str:
     return str(uuid.uuid4())
 
 
-# Called with the target, the new document and the replaced one, before anything is stored;
-# refuses by raising ApiError.
-Admission = Callable[[ObjectTarget, Document, Document | None], None]
-
 # Called with the target and the stored object before every attempt to delete it.
 DeletionAdmission = Callable[[ObjectTarget, Document], None]
 
@@ -45,8 +41,8 @@ def admit_every_deletion(_target: ObjectTarget, _old: Document) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`admission` judges creations and changes, by the plural of their kind and after validation;
-    `admit_deletion` judges deletions. Both see the very state that the write then depends on.
+    """`admission` are the steps of creations and changes, in order, by the plural of their kind;
+    `admit_deletion` judges deletions, by the very state that is deleted.
     """
 
     storage: Storage
@@ -58,8 +54,8 @@ class Backend:
 
     def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError from the first check that refuses."""
-        for check in self.admission.get(target.strategy.resource.plural, ()):
-            check(target, new, old)
+        for step in self.admission.get(target.strategy.resource.plural, ()):
+            step.check(target, new, old)
 
     def find(self, target: ObjectTarget) -> Stored:
         """The object; ApiError 404."""

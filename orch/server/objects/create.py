@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from orch.server import turns
 from orch.server.objects import metadata, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
+from orch.server.request.bodies import require_bounded
 from orch.server.storage.base import KeyExists, Stored
 from orch.server.strategy import namespaces
+from orch.server.strategy.base import Strategy
 from orch.wire import errors, times
 from orch.wire.errors import ApiError, Cause, bad_request
 from orch.wire.records.kinds import NAMESPACES
@@ -30,7 +34,7 @@ async def create(
     sent = document["metadata"]
     if sent.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    validation.check_shape(target.strategy, document)
+    await turns.compute(partial(validation.check_shape, target.strategy, document))
     for name in _names(backend, sent):
         stored = await _try_create(backend, target, name, document, options)
         if stored is not None:
@@ -55,19 +59,25 @@ async def _try_create(
     metadata.stamp_new(
         document, name=name, uid=backend.new_uid(), created=times.format_time(backend.now())
     )
-    strategy.prepare_create(document)
-    validation.check(strategy, document)
+    await turns.compute(partial(_complete, strategy, document))
     backend.admit(target, document, None)
+    data = encode(document)
+    require_bounded(data)
     key = key_of(strategy.resource, target.namespace, name)
     # No await from here to the queue of storage: a namespace found active now cannot be emptied
     # before this object is visible in it (see `controllers.namespaces`).
     _require_namespace(backend, target, name)
     if options.dry_run:
-        return None if backend.storage.get(key) else Stored(key, 0, encode(document))
+        return None if backend.storage.get(key) else Stored(key, 0, data)
     try:
-        return await backend.storage.create(key, encode(document))
+        return await backend.storage.create(key, data)
     except KeyExists:
         return None
+
+
+def _complete(strategy: Strategy, document: Document) -> None:
+    strategy.prepare_create(document)
+    validation.check(strategy, document)
 
 
 def _taken(target: ObjectTarget, sent: metadata.Metadata) -> ApiError:

@@ -7,9 +7,11 @@ carries it out against storage.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from orch.server import turns
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
@@ -23,6 +25,7 @@ from orch.wire.records.kinds import NAMESPACES
 
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
+_BYTES_AT_ONCE = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +100,44 @@ async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions)
 
 async def delete_collection(
     backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
-) -> list[Deleted]:
-    """Delete the selected objects; objects deleted meanwhile are not an error."""
+) -> int:
+    """Delete the selected objects, and return their number; objects deleted meanwhile are not an
+    error. It keeps none of them: to free very many at once takes long as well.
+    """
     items = backend.storage.list(prefix_of(target.strategy.resource, target.namespace)).items
-    targets = [
-        target._replace(namespace=namespace, name=name)
-        for namespace, name in (
-            place_of(stored.key) for stored in items if selection.matches(stored)
-        )
+    selected = [
+        (stored.key, len(stored.data))
+        async for stored in turns.in_turns(items)
+        if selection.matches(stored)
     ]
-    deleted: list[Deleted] = []
-    for start in range(0, len(targets), _AT_ONCE):
-        some = targets[start : start + _AT_ONCE]
+    del items
+    deleted = 0
+    for some in _batches(selected):
         results = await asyncio.gather(
-            *(delete(backend, target, options) for target in some), return_exceptions=True
-        )
+            *(delete(backend, target._replace(namespace=namespace, name=name), options)
+              for namespace, name in map(place_of, some)),
+            return_exceptions=True,
+        )  # fmt: skip
         for result in results:
             if isinstance(result, Deleted):
-                deleted.append(result)
+                deleted += 1
             elif not (isinstance(result, ApiError) and result.code == 404):
                 raise result
     return deleted
+
+
+def _batches(selected: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """The keys of objects, given with their sizes, that are deleted together: few large ones."""
+    batch: list[str] = []
+    total = 0
+    for key, size in selected:
+        if batch and (len(batch) == _AT_ONCE or total + size > _BYTES_AT_ONCE):
+            yield batch
+            batch, total = [], 0
+        batch.append(key)
+        total += size
+    if batch:
+        yield batch
 
 
 def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:

@@ -8,7 +8,9 @@ know.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -83,14 +85,29 @@ MODIFIED = (
 )
 
 
+@dataclass(slots=True)
+class Notes:
+    """The words of admission beside its verdict: for the client, and for the audit trail.
+
+    `advice` gives further warnings; it takes longer, so it is asked for once the change is stored.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    advice: Callable[[], Awaitable[Sequence[str]]] | None = None
+
+
 class ObjectTarget(NamedTuple):
-    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
+    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope;
+    `notes` is None where nobody reads them.
+    """
 
     strategy: Strategy
     identity: Identity
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    notes: Notes | None = None
 
     @property
     def key(self) -> str:
@@ -108,3 +125,16 @@ class ObjectTarget(NamedTuple):
         """`name` is that of the object, which a target for a creation does not have."""
         resource = self.strategy.resource
         return errors.forbidden_object(resource.plural, name, why, resource.group, causes)
+
+
+class Admission(Protocol):
+    """A step on the way of every write of the kinds it `judges`.
+
+    `check` sees the very state that the write then depends on, after validation, and again at every
+    further attempt to write. It refuses by ApiError, may complete `new`, and may leave notes.
+    """
+
+    def judges(self, resource: Resource) -> bool: ...
+
+    def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
+        """`old` is None for a creation."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from orch.server import turns
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import prefix_of
 from orch.server.objects.options import Continue, ListOptions
@@ -35,7 +36,7 @@ class Page:
     remaining: int | None = None
 
 
-def list_objects(
+async def list_objects(
     backend: Backend, selection: Selection, namespace: str, options: ListOptions
 ) -> Page:
     """The selected objects of a namespace (or, with "", of all); ApiError 410, 504."""
@@ -46,7 +47,7 @@ def list_objects(
         start = prefix + options.continuation.start
         items = [stored for stored in items if stored.key >= start]
     if not selection.everything:
-        items = [stored for stored in items if selection.matches(stored)]
+        items = [stored async for stored in turns.in_turns(items) if selection.matches(stored)]
     if not options.limit or len(items) <= options.limit:
         return Page(items, snapshot.revision)
     shown = items[: options.limit]
@@ -101,29 +102,33 @@ class Opened:
     watch: Watch
 
 
-def open_watch(
+async def open_watch(
     backend: Backend, selection: Selection, namespace: str, options: ListOptions
 ) -> Opened:
     """ApiError 410 when the revision is no longer held, 504 when it is in the future."""
     require_revision(backend, options.resource_version)
     prefix = prefix_of(selection.strategy.resource, namespace)
     from_revision = options.resource_version
-    initial: list[Event] = []
+    existing: Sequence[Stored] = ()
     wants_initial = options.send_initial_events
     if wants_initial or (wants_initial is None and from_revision is None):
         snapshot = backend.storage.list(prefix)
-        initial = [
-            Event("ADDED", stored, stored.revision)
-            for stored in snapshot.items
-            if selection.matches(stored)
-        ]
-        from_revision = snapshot.revision
+        existing, from_revision = snapshot.items, snapshot.revision
     elif from_revision is None:
         from_revision = backend.storage.revision
     try:
         watch = backend.storage.watch(prefix, from_revision, concern_of(selection))
     except Compacted as error:
         raise expired(str(error)) from None
+    try:
+        initial = [
+            Event("ADDED", stored, stored.revision)
+            async for stored in turns.in_turns(existing)
+            if selection.matches(stored)
+        ]
+    except BaseException:
+        watch.close()
+        raise
     return Opened(initial, from_revision, watch)
 
 

@@ -8,17 +8,25 @@ bodies: which media type means what, and which errors each can have.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import orjson
-
+from orch.server import turns
 from orch.server.objects import metadata, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, same
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
-from orch.server.request.bodies import drop_nulls
+from orch.server.request.bodies import (
+    MAX_PATCH_VALUES,
+    MAX_VALUES,
+    drop_nulls,
+    loads,
+    require_bounded,
+    too_large,
+    values_in,
+)
 from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
@@ -56,22 +64,31 @@ async def modify(
     """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
 
     async def write(stored: Stored) -> Stored:
-        old = decode(stored)
-        sent = change(old)
-        validation.check_shape(target.strategy, sent)
-        _check_preconditions(target, sent, old)
-        new = _prepared(target, sent, old)
-        validation.check(target.strategy, new, old)
+        new, old = await turns.compute(partial(_changed, target, change, stored), stored.data)
         backend.admit(target, new, old)
         if same(new, old):
             return stored
+        data = encode(new)
+        if len(data) > len(stored.data):
+            require_bounded(data)
         if options.dry_run:
-            return Stored(stored.key, stored.revision, encode(new))
+            return Stored(stored.key, stored.revision, data)
         if _may_go(target, new):
             return await backend.storage.delete(stored.key, stored.revision)
-        return await backend.storage.update(stored.key, encode(new), stored.revision)
+        return await backend.storage.update(stored.key, data, stored.revision)
 
     return await backend.write_current(target, write)
+
+
+def _changed(target: ObjectTarget, change: Transform, stored: Stored) -> tuple[Document, Document]:
+    """The document to store and the stored one."""
+    old = decode(stored)
+    sent = change(old)
+    validation.check_shape(target.strategy, sent)
+    _check_preconditions(target, sent, old)
+    new = _prepared(target, sent, old)
+    validation.check(target.strategy, new, old)
+    return new, old
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
@@ -124,10 +141,9 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
     if media_type not in media.PATCHES:
         raise media.unknown_format(media.PATCHES)
-    try:
-        data: Any = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+    most = MAX_PATCH_VALUES if media_type == media.JSON_PATCH else MAX_VALUES
+    data: Any = loads(body, "error decoding patch", most)
+    is_large = values_in(body) > turns.SMALL
     if media_type == media.JSON_PATCH:
         _check_operations(data)
     elif not isinstance(data, dict):
@@ -136,6 +152,8 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     def change(current: Document) -> Document:
         try:
             changed = _apply(resource, media_type, current, data)
+            if is_large and patch.count_values(changed) > MAX_VALUES:
+                raise too_large(f"would have more than {MAX_VALUES} values")
         except patch.PatchError as error:
             raise _failed(error) from None
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):

@@ -7,7 +7,8 @@ it changes: a heartbeat every ten seconds must stay cheap.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from orch.server.strategy.base import Document, Strategy
 from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.records.kinds import Resource
 from orch.wire.records.meta import TO_STORE, ApiObject
 from orch.wire.validation import (
     dns1123_label_problems,
@@ -22,7 +24,10 @@ from orch.wire.validation import (
     qualified_name_problems,
 )
 
-ANNOTATIONS_MAX_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024  # of an object's annotations (as the reference has it), and of its labels
+MAX_ITEMS = 1000  # labels, annotations, owners or finalizers
+_CAUSES_SHOWN = 100
+_PROBLEMS_MAX = 1000  # listing them takes longer than finding them
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 _NO_OWNER = ("v1", "Event")  # deleted within the hour, and its dependents with it
 _VALUES = ("missing", "literal_error")  # pydantic's names
@@ -40,21 +45,30 @@ def check_shape(strategy: Strategy, document: Document) -> ApiObject:
     try:
         return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
     except ValidationError as error:
-        found = error.errors()
+        if error.error_count() > _PROBLEMS_MAX:
+            text = f"{error.error_count()} of its values are missing or of a wrong type"
+            raise _unfit(strategy.resource, text) from None
+        found = error.errors(include_url=False)
         if all(problem["type"] in _VALUES for problem in found):
             name = (document.get("metadata") or {}).get("name", "")
-            raise refusal(strategy, name, [_value_cause(problem) for problem in found]) from None
-        resource = strategy.resource
-        raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a'
-            f" {resource.kind}: {shape_problems(error)}"
-        ) from None
+            shown = [_value_cause(problem) for problem in found[:_CAUSES_SHOWN]]
+            raise refusal(strategy, name, shown) from None
+        raise _unfit(strategy.resource, shape_problems(error)) from None
+
+
+def _unfit(resource: Resource, why: str) -> ApiError:
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a'
+        f" {resource.kind}: {why}"
+    )
 
 
 def check(strategy: Strategy, new: Document, old: Document | None = None) -> None:
-    """ApiError 422 with every cause found in the metadata and by the kind's own rules."""
-    found = [*metadata_causes(strategy, new["metadata"], old["metadata"] if old else None)]
-    found.extend(strategy.validate(new, old))
+    """ApiError 422 with the causes found in the metadata and by the kind's own rules, 100 at most:
+    each is longer than what it is about.
+    """
+    metadata = metadata_causes(strategy, new["metadata"], old["metadata"] if old else None)
+    found = [*islice(chain(metadata, strategy.validate(new, old)), _CAUSES_SHOWN)]
     if found:
         raise refusal(strategy, new["metadata"].get("name", ""), found)
 
@@ -98,6 +112,7 @@ def _name_causes(strategy: Strategy, metadata: dict[str, Any]) -> Iterator[Cause
 
 
 def _label_causes(labels: dict[str, str]) -> Iterator[Cause]:
+    yield from _size_causes("metadata.labels", labels)
     for key, value in labels.items():
         for problem in qualified_name_problems(key):
             yield causes.invalid_value("metadata.labels", key, problem)
@@ -106,18 +121,27 @@ def _label_causes(labels: dict[str, str]) -> Iterator[Cause]:
 
 
 def _annotation_causes(annotations: dict[str, str]) -> Iterator[Cause]:
-    size = 0
-    for key, value in annotations.items():
+    yield from _size_causes("metadata.annotations", annotations)
+    for key in annotations:
         for problem in qualified_name_problems(key.lower()):
             yield causes.invalid_value("metadata.annotations", key, problem)
-        size += len(key.encode()) + len(value.encode())
-    if size > ANNOTATIONS_MAX_BYTES:
-        yield causes.too_long(
-            "metadata.annotations", f"may not be more than {ANNOTATIONS_MAX_BYTES} bytes"
-        )
+
+
+def _size_causes(path: str, texts: Mapping[str, str]) -> Iterator[Cause]:
+    """How much an object may hold of what every reader of it gets, and agents pass on."""
+    yield from _count_causes(path, texts)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
+    if size > MAX_BYTES:
+        yield causes.too_long(path, f"may not be more than {MAX_BYTES} bytes")
+
+
+def _count_causes(path: str, items: Sized) -> Iterator[Cause]:
+    if len(items) > MAX_ITEMS:
+        yield causes.too_many(path, len(items), MAX_ITEMS)
 
 
 def _owner_causes(owners: list[dict[str, Any]]) -> Iterator[Cause]:
+    yield from _count_causes("metadata.ownerReferences", owners)
     for index, owner in enumerate(owners):
         at = f"metadata.ownerReferences[{index}]"
         for name in _OWNER_FIELDS:
@@ -134,6 +158,7 @@ def _owner_causes(owners: list[dict[str, Any]]) -> Iterator[Cause]:
 
 def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
     finalizers = new.get("finalizers") or []
+    yield from _count_causes("metadata.finalizers", finalizers)
     for index, finalizer in enumerate(finalizers):
         for problem in qualified_name_problems(finalizer):
             yield causes.invalid_value(f"metadata.finalizers[{index}]", finalizer, problem)

@@ -11,9 +11,12 @@ from typing import Any
 import orjson
 
 from orch.server.request import media, protobuf
-from orch.wire.errors import bad_request
+from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch.patch import MAX_DEPTH
 
+MAX_BYTES = 3 * 1024 * 1024  # of one body, or of one stored object
+MAX_VALUES = 20_000  # likewise; most work grows with their number
+MAX_PATCH_VALUES = 60_000  # of a JSON patch: 10,000 operations with their fields
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
 _INT64_MAX = 2**63 - 1  # below the minimum JSON gives a float, which records refuse
@@ -26,14 +29,48 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
         return protobuf.decode(body)
     if kind not in _AS_JSON:
         raise media.unknown_format(ACCEPTED)
-    try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"couldn't read the request body as JSON: {error}") from None
+    data = loads(body, "couldn't read the request body as JSON")
     if not isinstance(data, dict):
         raise bad_request("the request body must be a JSON object")
     decoded: dict[str, Any] = drop_nulls(data)
     return decoded
+
+
+def loads(body: bytes, failed: str, most: int = MAX_VALUES) -> Any:
+    """The JSON data in a body; ApiError 400 begins with `failed`, 413 for too many values."""
+    require_bounded(body, most)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"{failed}: {error}") from None
+
+
+def values_in(body: bytes) -> int:
+    """The number of values in a body, at most: commas and brackets in texts count as well."""
+    if body.startswith(protobuf.MAGIC):
+        return len(body) // 4
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def require_bounded(body: bytes, most: int = MAX_VALUES) -> None:
+    """ApiError 413 for a JSON text that is too long or has too many values; does not parse it."""
+    if len(body) > MAX_BYTES:
+        raise too_large(f"is larger than {MAX_BYTES} bytes")
+    if values_in(body) > most and values_in(structure(body)) > most:
+        raise too_large(f"has more than {most} values")
+
+
+def structure(body: bytes) -> bytes:
+    """A JSON text without what is in its texts; all of it when it has more texts than it may."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # only the ends of texts are left
+    if plain.count(b'"') > 4 * MAX_PATCH_VALUES:  # a name and a text for each value
+        return body
+    return b"".join(plain.split(b'"')[::2])
+
+
+def too_large(how: str) -> ApiError:
+    text = f"the object {how}: put less into one object"
+    return ApiError(413, "RequestEntityTooLarge", text)
 
 
 def drop_nulls(value: Any, depth: int = 0) -> Any:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orch.wire.patch.patch import MAX_DEPTH
 from orch.wire.records.fields import fields_beyond, shapes_of
 from orch.wire.records.kinds import RESOURCES
 from orch.wire.records.meta import WireModel
@@ -37,6 +38,8 @@ KINDS: Mapping[str, Known] = {
 }
 
 _MAX_REPORTED = 100
+_PATH_MAX = 1000
+_NAME_MAX = 254  # of a path's names, which clients choose
 
 
 def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
@@ -47,7 +50,7 @@ def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
     if _is_known(document, known):
         return []
     found = itertools.islice(_unknown(document, known, ""), _MAX_REPORTED)
-    return [f'unknown field "{path}"' for path in found]
+    return [f'unknown field "{path[:_PATH_MAX]}"' for path in found]
 
 
 def added_unknown_fields(
@@ -63,24 +66,33 @@ def duplicate_fields(body: bytes) -> list[str]:
     try:
         # Objects become tuples of their fields, which lists never are.
         fields = json.loads(body, object_pairs_hook=tuple, parse_int=float)
-        paths = dict.fromkeys(_twice(fields, ""))
+        found = itertools.islice(_twice(fields, ()), _MAX_REPORTED)
+        paths = dict.fromkeys(map(_shown, found))
     except RecursionError:
         return []  # nested too deeply: refused elsewhere
-    return [f'duplicate field "{path}"' for path in paths][:_MAX_REPORTED]
+    return [f'duplicate field "{path}"' for path in paths]
 
 
-def _twice(value: Any, path: str) -> Iterator[str]:
+def _twice(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The parts of the paths: names may be long, and most paths are never shown."""
+    if len(path) > MAX_DEPTH:
+        return  # refused elsewhere
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _twice(item, f"{path}[{index}]")
+            if isinstance(item, tuple | list):
+                yield from _twice(item, (*path, f"[{index}]"))
     elif isinstance(value, tuple):
         seen: set[str] = set()
         for name, item in value:
-            at = f"{path}.{name}" if path else name
             if name in seen:
-                yield at
+                yield (*path, f".{name}")
             seen.add(name)
-            yield from _twice(item, at)
+            if isinstance(item, tuple | list):
+                yield from _twice(item, (*path, f".{name}"))
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return "".join(part[:_NAME_MAX] for part in path).removeprefix(".")
 
 
 def _is_known(value: Any, known: Known) -> bool:

@@ -8,32 +8,40 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 
 class _KindTable:
-    """The objects of one kind, with their keys in order (sorted again when they changed)."""
+    """The objects of one kind, with their keys in order (brought up to date when they are read)."""
 
     def __init__(self, floor: int) -> None:
         self.objects: dict[str, Stored] = {}
         self.history = History(floor)
         self.concerned = ConcernIndex()
-        self._order: list[str] | None = []
+        self._order: list[str] = []
+        self._added: list[str] = []
+        self._changed = False
 
     def put(self, stored: Stored) -> None:
         if stored.key not in self.objects:
-            self._order = None
+            self._added.append(stored.key)
+            self._changed = True
         self.objects[stored.key] = stored
 
     def drop(self, key: str) -> None:
         if self.objects.pop(key, None) is not None:
-            self._order = None
+            self._changed = True
 
     def below(self, prefix: str) -> list[Stored]:
-        if self._order is None:
-            self._order = sorted(self.objects)
+        if self._changed:
+            # Sorting what is mostly sorted takes a tenth of the time.
+            left = (key for key in chain(self._order, self._added) if key in self.objects)
+            self._order = sorted(dict.fromkeys(left))
+            self._added, self._changed = [], False
         first = bisect_left(self._order, prefix)
         end = bisect_left(self._order, prefix + "\U0010ffff", lo=first)
         return [self.objects[key] for key in self._order[first:end]]
@@ -41,15 +49,14 @@ class _KindTable:
     def below_at(self, prefix: str, revision: int) -> list[Stored]:
         """`below` at a past revision: undoes the changes since."""
         position = self.history.position_after(revision)
-        objects = {stored.key: stored for stored in self.below(prefix)}
-        for change in reversed(self.history.read(position, revision)):
-            if not change.key.startswith(prefix):
-                continue
-            if change.previous is None:
-                objects.pop(change.key, None)
-            else:
-                objects[change.key] = change.previous
-        return [objects[key] for key in sorted(objects)]
+        undone = {
+            change.key: change.previous
+            for change in reversed(self.history.read(position, revision))
+            if change.key.startswith(prefix)
+        }
+        found = [stored for stored in self.below(prefix) if stored.key not in undone]
+        found += filter(None, undone.values())
+        return sorted(found, key=attrgetter("key"))
 
 
 class MirroredStorage:

@@ -8,9 +8,10 @@ pkg/apis/core/validation.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
+
+import orjson
 
 from orch.server.strategy.base import Document, Strategy
 from orch.wire import causes
@@ -120,8 +121,8 @@ def _type_causes(new: Document, data: dict[str, str]) -> Iterator[Cause]:
 
 def _is_json(encoded: str) -> bool:
     try:
-        json.loads(base64.b64decode(encoded))
-    except (ValueError, RecursionError):
+        orjson.loads(base64.b64decode(encoded))
+    except ValueError:
         return False
     return True
 

@@ -1,6 +1,7 @@
 """JSON Patch (RFC 6902) with JSON Pointer (RFC 6901): a list of operations, all or nothing.
 
-Bounded on purpose: 10 000 operations, 3 MiB of copied data, the depth of `patch`.
+Bounded on purpose: 10 000 operations, 3 MiB of copied data, elements of lists that make room for
+others or close a gap, the depth of `patch`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orch.wire.patch.patch import PatchError, copied, equal, type_name
+from orch.wire.patch.patch import PatchError, check_depth, copied, equal, type_name
 
 MAX_OPERATIONS = 10_000
-MAX_COPIED_SIZE = 3 * 2**20  # characters and values; copying the root into itself doubles it
+MAX_COPIED_SIZE = 3 * 2**20  # about the bytes in memory; copying the root into itself doubles it
+MAX_MOVED = 10_000_000  # elements of lists, behind those that were inserted or removed
+_VALUE_SIZE = 64
+_SHOWN_MAX = 200
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _NEEDS_VALUE = ("add", "replace", "test")
@@ -44,6 +48,7 @@ class _Document:
     def __init__(self, value: Any) -> None:
         self.value = value
         self._copied_size = 0
+        self._moved = 0
         self._place = ""
 
     def apply(self, number: int, operation: Any) -> None:
@@ -53,7 +58,7 @@ class _Document:
         verb = operation.get("op")
         if verb not in _OPERATIONS:
             raise self._error(f"op {verb!r} is not one of {', '.join(_OPERATIONS)}", code=400)
-        self._place = f"operation {number} ({verb} {operation.get('path')!r})"
+        self._place = f"operation {number} ({verb} {str(operation.get('path'))[:_SHOWN_MAX]!r})"
         path = self._pointer(operation, "path")
         if verb in _NEEDS_VALUE and "value" not in operation:
             raise self._error("the value is missing", code=400)
@@ -98,10 +103,10 @@ class _Document:
                 raise self._error("a value cannot be moved into itself")
             self._remove(source)
         else:
-            value = self._copied(value)
             self._copied_size += _size(value)
             if self._copied_size > MAX_COPIED_SIZE:
                 raise self._error(f"copies make more than {MAX_COPIED_SIZE} bytes", code=413)
+            value = self._copied(value)
         self._put(path, value, replace=False)
 
     def _copied(self, value: Any) -> Any:
@@ -142,21 +147,34 @@ class _Document:
         elif replace:
             container[self._index(part, len(container) - 1)] = value
         else:
-            length = len(container)
-            container.insert(length if part == "-" else self._index(part, length), value)
+            place = len(container) if part == "-" else self._index(part, len(container))
+            self._move(len(container) - place)
+            container.insert(place, value)
 
     def _remove(self, path: list[str]) -> None:
         if not path:
             raise self._error("the whole document cannot be removed")
         container, part = self._get(path[:-1]), path[-1]
         self._child(container, part)
-        del container[int(part) if isinstance(container, list) else part]
+        if isinstance(container, list):
+            self._move(len(container) - int(part))
+            del container[int(part)]
+        else:
+            del container[part]
+
+    def _move(self, elements: int) -> None:
+        """Count the elements of a list that get another place."""
+        self._moved += elements
+        if self._moved > MAX_MOVED:
+            text = f"more than {MAX_MOVED} elements of lists have been moved: change the list from"
+            raise self._error(f"{text} its end, or replace it", code=413)
 
 
-def _size(value: Any) -> int:
-    """Roughly the bytes of a value as JSON."""
-    if isinstance(value, dict):
-        return sum(len(key) + 4 + _size(item) for key, item in value.items()) + 2
-    if isinstance(value, list):
-        return sum(1 + _size(item) for item in value) + 2
-    return len(value) + 2 if isinstance(value, str) else 8
+def _size(value: Any, depth: int = 0) -> int:
+    """Roughly the bytes of a value in memory."""
+    if not isinstance(value, dict | list):
+        return _VALUE_SIZE + (len(value) if isinstance(value, str) else 0)
+    check_depth(depth)
+    size = _VALUE_SIZE + sum(map(len, value)) if isinstance(value, dict) else _VALUE_SIZE
+    items = value.values() if isinstance(value, dict) else value
+    return size + sum(_size(item, depth + 1) for item in items)

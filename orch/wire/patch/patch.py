@@ -39,6 +39,16 @@ def check_depth(depth: int) -> None:
         raise PatchError(f"the patch or its result is nested deeper than {MAX_DEPTH} levels")
 
 
+def count_values(value: Any, depth: int = 0) -> int:
+    """The values in JSON data, itself included; PatchError when too deep."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return 1
+    check_depth(depth)
+    return 1 + sum(count_values(item, depth + 1) for item in value)
+
+
 def equal(left: Any, right: Any, depth: int = 0) -> bool:
     """JSON equality: numbers by value, but true is not 1 and false is not 0; PatchError if deep."""
     if isinstance(left, dict) and isinstance(right, dict):

@@ -7,11 +7,12 @@ in `merge_keys`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orch.wire.patch.patch import PatchError, check_depth, copied, equal, type_name
+from orch.wire.patch.patch import PatchError, check_depth, copied, count_values, type_name
 
 Identity = tuple[bool, Any]  # true is not 1: the flag says whether the value is a boolean
 
@@ -45,13 +46,15 @@ def arranged(
     """
     wanted_rank, before_rank = _ranks(wanted), _ranks(before)
     pairs = [(identity(element, merge_key), element) for element in merged]
-    named = sorted((p for p in pairs if p[0] in wanted_rank), key=lambda p: wanted_rank[p[0]])
-    others = [pair for pair in pairs if pair[0] not in wanted_rank]
+    named = deque(
+        sorted((p for p in pairs if p[0] in wanted_rank), key=lambda p: wanted_rank[p[0]])
+    )
+    others = deque(pair for pair in pairs if pair[0] not in wanted_rank)
     result = []
     while named and others:
         other, name = before_rank.get(others[0][0]), before_rank.get(named[0][0])
         other_first = other is not None and name is not None and other < name
-        result.append((others if other_first else named).pop(0)[1])
+        result.append((others if other_first else named).popleft()[1])
     return result + [element for _, element in (*named, *others)]
 
 
@@ -72,6 +75,7 @@ PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
 ORDER_PREFIX = "$setElementOrder/"
 DELETE_PREFIX = "$deleteFromPrimitiveList/"
+MAX_MERGED_AGAIN = 200_000  # values that are copied because of elements given more than once
 
 Json = Mapping[str, Any]
 Path = tuple[str, ...]
@@ -108,7 +112,28 @@ def apply_strategic_patch(target: Any, patch: Any, schema: Schema) -> Any:
             f"{type_name(target)}",
             code=400,
         )
+    repeated = _repeated(patch, schema)
+    if repeated and repeated * (count_values(target) + count_values(patch)) > MAX_MERGED_AGAIN:
+        raise PatchError(
+            f"the strategic merge patch changes elements of lists {repeated} times more than once:"
+            " give each element once",
+            code=413,
+        )
     return _merged_object(target, patch, schema, ())
+
+
+def _repeated(patch: Any, schema: Schema) -> int:
+    """The elements of the patch that change an element changed before, at most so many."""
+    if isinstance(patch, dict):
+        return sum(_repeated(patch[name], inner) for name, inner in schema.fields.items()
+                   if name in patch)  # fmt: skip
+    if not isinstance(patch, list) or not schema.merge_key:
+        return 0
+    elements = [element for element in patch if isinstance(element, dict)]
+    keys = (element.get(schema.merge_key) for element in elements)
+    named = [key for key in keys if not isinstance(key, dict | list)]
+    below = sum(_repeated(element, schema) for element in elements) if schema.fields else 0
+    return len(named) - len(set(named)) + below
 
 
 def _error(path: Path, why: str) -> PatchError:
@@ -224,10 +249,11 @@ def _retained(old: Json, patch: Json, path: Path) -> Json:
         return old
     if not isinstance(keys, list):
         raise _error(path, f"{RETAIN_KEYS} must be a list of field names")
+    kept = {key for key in keys if isinstance(key, str)}
     for name, value in patch.items():
-        if value is not None and name not in keys and not _is_directive(name):
+        if value is not None and name not in kept and not _is_directive(name):
             raise _error(path, f"{name!r} is set but not listed in {RETAIN_KEYS}")
-    return {name: value for name, value in old.items() if name in keys}
+    return {name: value for name, value in old.items() if name in kept}
 
 
 def _without_deleted_values(old: Json, patch: Json, path: Path) -> Json:
@@ -236,11 +262,18 @@ def _without_deleted_values(old: Json, patch: Json, path: Path) -> Json:
         return old
     result = dict(old)
     for name, values in deletions.items():
+        gone = {identity(value, "") for value in values if _is_plain(value)}
         if isinstance(old.get(name), list):
             result[name] = [
-                value for value in old[name] if not any(equal(value, gone) for gone in values)
+                value
+                for value in old[name]
+                if not (_is_plain(value) and identity(value, "") in gone)
             ]
     return result
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list)
 
 
 def _values_of(prefix: str, patch: Json, path: Path) -> dict[str, list[Any]]:

@@ -5,7 +5,6 @@ Ephemeral containers may be added, through a subresource (K:pkg/apis/core/valida
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,9 +87,12 @@ def _tolerations(spec: Document) -> set[bytes]:
 
 
 def _fixed_part(spec: Document) -> Document:
-    fixed = copy.deepcopy(spec)
-    for _, container in document_places(fixed, LASTING):
-        container.pop("image", None)
-    for name in ("activeDeadlineSeconds", "tolerations"):
-        fixed.pop(name, None)
+    fixed = _without(spec, "activeDeadlineSeconds", "tolerations")
+    for name in LASTING:
+        if name in fixed:
+            fixed[name] = [_without(container, "image") for container in fixed[name] or ()]
     return fixed
+
+
+def _without(record: Document, *names: str) -> Document:
+    return {name: value for name, value in record.items() if name not in names}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orch.wire import causes, quantity
+from orch.wire import causes, quantity, raw
 from orch.wire.errors import Cause
 from orch.wire.podrules.podspec import LASTING, LISTS, PULL_POLICIES, document_places
 from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
@@ -49,6 +49,9 @@ def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
     """The part of `spec_causes` that static pods must satisfy, else an agent cannot run them."""
     if not spec.get("containers"):
         yield causes.required("spec.containers")
+    system = raw.value(spec, "os", "name")
+    if system not in (None, "", "linux"):  # pod security asks less of pods for Windows
+        yield causes.not_supported("spec.os.name", system, ("linux",))
     grace_s = spec.get("terminationGracePeriodSeconds")
     if grace_s is not None and grace_s < 0:
         yield causes.invalid_value("spec.terminationGracePeriodSeconds", grace_s, _NOT_NEGATIVE)

@@ -12,6 +12,8 @@ from pydantic import Field
 from orch.wire.records.meta import ApiObject, WireModel
 from orch.wire.times import Time
 
+_MANY = 1000  # a node runs fewer; each takes long to check
+
 
 class SeccompProfile(WireModel):
     type: str
@@ -291,10 +293,10 @@ class Toleration(WireModel):
 
 
 class PodSpec(WireModel):
-    containers: list[Container] = Field(default_factory=list)
-    initContainers: list[Container] | None = None
-    ephemeralContainers: list[Container] | None = None
-    volumes: list[Volume] | None = None
+    containers: list[Container] = Field(default_factory=list, max_length=_MANY)
+    initContainers: list[Container] | None = Field(None, max_length=_MANY)
+    ephemeralContainers: list[Container] | None = Field(None, max_length=_MANY)
+    volumes: list[Volume] | None = Field(None, max_length=_MANY)
     nodeName: str | None = None
     nodeSelector: dict[str, str] | None = None
     restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None

@@ -153,9 +153,10 @@ def _condition(record: Record, kind: str, member: str) -> str:
 
 def _readiness_gates(record: Record) -> str:
     gates = raw.records(record, "spec", "readinessGates")
-    open_gates = sum(
-        _condition(record, raw.text(gate, "conditionType"), "status") == "True" for gate in gates
-    )
+    states: dict[str, str] = {}
+    for condition in raw.records(record, "status", "conditions") if gates else ():
+        states.setdefault(raw.text(condition, "type"), raw.text(condition, "status"))
+    open_gates = sum(states.get(raw.text(gate, "conditionType")) == "True" for gate in gates)
     return f"{open_gates}/{len(gates)}" if gates else NONE
 
 

@@ -118,7 +118,8 @@ async def test_ten_megabytes_are_refused_without_being_kept(api: Api) -> None:
         (JSON_PATCH, [{"op": "move", "from": "/metadata", "path": "/metadata/x"}], 422),
         (JSON_PATCH, {"op": "add"}, 400),
         (JSON_PATCH, [[]], 400),
-        (MERGE, b"[" * 100_000, 400),
+        (MERGE, b"[" * 100_000, 413),
+        (MERGE, b"[" * 10_000, 400),
         (MERGE, b"\xff", 400),
         (MERGE, {"metadata": {"name": "other"}}, 400),
         (MERGE, {"metadata": None}, 400),
@@ -144,7 +145,7 @@ async def test_the_most_operations_that_are_taken_are_done_soon(api: Api) -> Non
     operations = [
         {"op": "add", "path": "/metadata/annotations", "value": {}},
         *(
-            {"op": "add", "path": f"/metadata/annotations/{n}", "value": ""}
+            {"op": "add", "path": f"/metadata/annotations/{n % 1000}", "value": ""}
             for n in range(MANY - 1)
         ),
     ]
@@ -152,7 +153,7 @@ async def test_the_most_operations_that_are_taken_are_done_soon(api: Api) -> Non
         lambda: api.call("PATCH", f"{NODES}/n1", operations, content_type=JSON_PATCH)
     )
     assert answer.status == 200
-    assert len(answer.json["metadata"]["annotations"]) == MANY - 1
+    assert len(answer.json["metadata"]["annotations"]) == 1000
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,20 @@ def test_of_a_requirement_and_its_opposite_exactly_one_matches(
 def test_requirements_joined_match_when_each_does(labels: dict[str, str], texts: list[str]) -> None:
     joined = parse_label_selector(",".join(texts)) if texts else LabelSelector()
     assert joined.matches(labels) is all(parse_label_selector(t).matches(labels) for t in texts)
+
+
+@pytest.mark.parametrize(
+    ("parse", "term"), [(parse_label_selector, "!a{}"), (parse_field_selector, "a{}=b")]
+)
+def test_a_selector_has_a_bounded_number_of_requirements(parse, term) -> None:
+    terms = [term.format(number) for number in range(101)]
+    assert len(parse(",".join(terms[:100])).requirements) == 100
+    with pytest.raises(ValueError, match="at most 100 requirements, not 101"):
+        parse(",".join(terms))
+
+
+@pytest.mark.parametrize("parse", [parse_label_selector, parse_field_selector])
+def test_an_endless_selector_is_refused_unread(parse) -> None:
+    with pytest.raises(ValueError, match="at most 16384 characters") as caught:
+        parse("a," * 1_000_000)
+    assert len(str(caught.value)) < 200

@@ -58,6 +58,7 @@ async def test_a_review_tells_the_user_and_the_audiences(token, audiences, match
     [
         ("c", (), "invalid bearer token"),
         ("old", (), "the token is too old"),
+        ("x" * 16_385, (), "the token is longer than 16384 characters"),
         ("a", ("other",), "target audiences"),
         ("b", ("other",), "target audiences"),
     ],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orch.server.authz import cover
-from orch.server.authz.rules import Rule
+from orch.server.authz.rules import MAX_TEXTS, Rule
+from tests import scaling
 from tests.examples import examples
 from tests.orch.server.authz import worlds
 
@@ -101,3 +103,31 @@ def test_what_is_missing_is_all_that_was(held, wanted) -> None:
     lacking = cover.missing(held, wanted)
     assert cover.missing([*held, *lacking], wanted) == []
     assert cover.missing(wanted, lacking) == []
+
+
+def test_comparing_takes_time_in_proportion_to_the_rules() -> None:
+    def comparing(count: int) -> Callable[[], object]:
+        held = [Rule(("get",), ("",), ("pods",), (f"n{n}",)) for n in range(count)]
+        wanted = [Rule(("get",), ("",), ("pods",), (f"n{n}", "no")) for n in range(count)]
+        return lambda: cover.missing(held, wanted)
+
+    assert scaling.growth(comparing, 500) < scaling.LINEAR
+
+
+def test_no_more_is_looked_for_than_is_asked_for() -> None:
+    wanted = [Rule(("get",), ("",), ("pods",), (f"n{n}",)) for n in range(1_000)]
+    assert cover.missing([], wanted, at_most=3) == wanted[:3]
+    assert cover.missing(wanted, wanted, at_most=3) == []
+
+
+def test_rules_of_a_caller_who_holds_endlessly_many_are_not_compared() -> None:
+    held = [Rule(("get",), ("",), ("pods",), (f"n{n}",)) for n in range(MAX_TEXTS // 4)]
+    assert cover.bounded(held) is held
+    with pytest.raises(cover.TooManyParts, match="held by the caller"):
+        cover.bounded([*held, PODS])
+
+
+def test_endless_urls_are_not_compared() -> None:
+    held = [Rule(("get",), urls=(f"/a{n}/*",)) for n in range(1_000)]
+    with pytest.raises(cover.TooManyParts, match="URLs"):
+        cover.missing(held, [Rule(("get",), urls=(f"/b{n}",)) for n in range(1_000)])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orch.server.authz.index import RbacIndex
-from orch.server.authz.rules import Binding, RoleKey, Rule, Subject
+from orch.server.authz.rules import MAX_TEXTS, Binding, RoleKey, Rule, Subject
 from orch.server.authz.table import Table
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
@@ -158,3 +158,55 @@ def test_rules_are_listed_for_people() -> None:
     assert [rule.nonResourceURLs for rule in listed.paths] == [["/metrics"]]
     assert not listed.incomplete
     assert len(index.rules(ANN, "blue").resources) == 1
+
+
+def test_rules_of_a_subject_beyond_a_bound_grant_nothing() -> None:
+    index = RbacIndex()
+    many = tuple(Rule((f"v{n}",), ("",), ("nodes",)) for n in range(MAX_TEXTS // 3))
+    for name, rules in (("first", many), ("second", (PODS,))):
+        index.put_role(RoleKey("red", name), rules)
+        index.put_binding(Binding("red", name, RoleKey("red", name), (Subject("User", "ann"),)))
+    assert not index.decide(ANN, GET_POD).allowed
+    index.put_role(RoleKey("red", "first"), many[:-1])
+    assert index.decide(ANN, GET_POD).allowed
+
+
+def test_a_role_bound_twice_counts_once_and_by_its_first_binding() -> None:
+    index = RbacIndex()
+    many = tuple(Rule((f"v{n}",), ("",), ("nodes",)) for n in range(MAX_TEXTS // 4))
+    index.put_role(RoleKey("red", "r"), (*many, PODS))
+    for name in ("b1", "b2"):
+        index.put_binding(Binding("red", name, RoleKey("red", "r"), (Subject("User", "ann"),)))
+    decision = index.decide(ANN, GET_POD)
+    assert decision.allowed
+    assert "b1/red" in decision.reason
+    assert len(index.held(ANN, "red").roles) == 1
+
+
+def test_a_change_of_a_role_reaches_every_one_of_very_many_subjects() -> None:
+    index = RbacIndex()
+    subjects = tuple(Subject("User", f"u{n}") for n in range(1_500))
+    index.put_role(CLUSTER, (PODS,))
+    for namespace in ("red", "blue"):
+        index.put_binding(Binding(namespace, "b", CLUSTER, subjects))
+    last = Identity("u1499")
+    assert index.decide(last, GET_POD).allowed
+    index.put_role(CLUSTER, ())
+    assert not index.decide(last, GET_POD).allowed
+
+
+def test_a_review_of_endless_rules_is_incomplete() -> None:
+    index = RbacIndex()
+    index.put_role(CLUSTER, tuple(Rule((f"v{n}",), ("",), ("nodes",)) for n in range(5_000)))
+    index.put_binding(Binding("", "b", CLUSTER, (Subject("User", "ann"),)))
+    listed = index.rules(ANN, "red")
+    assert listed.incomplete
+    assert 1_000 < len(listed.resources) < 5_000
+
+
+def test_only_some_missing_roles_are_named() -> None:
+    index = RbacIndex()
+    for number in range(1_000):
+        role = RoleKey("red", f"r{number}")
+        index.put_binding(Binding("red", f"b{number}", role, (Subject("User", "ann"),)))
+    assert index.decide(ANN, GET_POD).reason.count("not found") == 20

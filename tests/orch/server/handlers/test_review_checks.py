@@ -29,6 +29,7 @@ def spec_of(field: dict | None = None, label: dict | None = None) -> SelfSubject
             "Invalid",
         ),
         ({}, ".requirements", "Required"),
+        ({"requirements": [requirement("Exists")] * 101}, ".requirements", "TooMany"),
         ({"requirements": [requirement("In", "x", key="")]}, ".requirements[0].key", "Required"),
         ({"requirements": [requirement("In")]}, ".requirements[0].values", "Required"),
         ({"requirements": [requirement("NotIn")]}, ".requirements[0].values", "Required"),

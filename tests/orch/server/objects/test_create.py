@@ -121,13 +121,18 @@ async def test_admission_sees_the_whole_object_and_can_refuse_it(
 ) -> None:
     seen = []
 
-    def admit(target, new, old) -> None:
-        seen.append((target.strategy.resource.kind, new["spec"]["restartPolicy"], old))
-        raise forbidden("no")
+    class Refusing:
+        def judges(self, _resource) -> bool:
+            return True
+
+        def check(self, target, new, old) -> None:
+            seen.append((target.strategy.resource.kind, new["spec"]["restartPolicy"], old))
+            raise forbidden("no")
 
     before = medium.revision
+    refusing = replace(backend, admission={"pods": (Refusing(),)})
     with pytest.raises(ApiError, match="no"):
-        await create(replace(backend, admission={"pods": (admit,)}), place("Pod"), pod(), PLAIN)
+        await create(refusing, place("Pod"), pod(), PLAIN)
     assert seen == [("Pod", "Always", None)]
     assert medium.revision == before
 

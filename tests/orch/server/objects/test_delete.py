@@ -155,7 +155,7 @@ async def test_a_collection_is_what_is_selected(backend: Backend) -> None:
         await made(backend, "Pod", {**pod(), "metadata": {"name": name, "labels": {"n": name}}})
     selection = parse_selection(pods.STRATEGY, "n!=b", "")
     deleted = await delete_collection(backend, place("Pod"), selection, DeleteOptions())
-    assert len(deleted) == 2
+    assert deleted == 2
     assert read(backend, place("Pod", "b")) is not None
     assert read(backend, place("Pod", "a")) is None
 
@@ -171,7 +171,7 @@ async def test_a_large_collection_shares_commits_and_survives_a_failing_medium(
         await delete_collection(backend, place("Lease"), everything, DeleteOptions())
     medium.failing = None
     before = medium.commits
-    assert len(await delete_collection(backend, place("Lease"), everything, DeleteOptions())) == 150
+    assert await delete_collection(backend, place("Lease"), everything, DeleteOptions()) == 150
     assert medium.commits - before < 50
 
 

@@ -27,71 +27,71 @@ async def five(backend: Backend) -> Backend:
 
 
 async def test_a_list_is_everything_selected_at_the_newest_version(five: Backend) -> None:
-    page = list_objects(five, ALL, "", ListOptions())
+    page = await list_objects(five, ALL, "", ListOptions())
     assert names(page) == ["p0", "p1", "p2", "p3", "p4"]
     assert (page.revision, page.continuation, page.remaining) == (five.storage.revision, "", None)
-    selected = list_objects(
+    selected = await list_objects(
         five, parse_selection(pods.STRATEGY, "even=true", ""), "", ListOptions()
     )
     assert names(selected) == ["p0", "p2", "p4"]
-    assert names(list_objects(five, ALL, "elsewhere", ListOptions())) == []
+    assert names(await list_objects(five, ALL, "elsewhere", ListOptions())) == []
 
 
 async def test_pages_of_a_selection_do_not_count_what_remains(five: Backend) -> None:
     even = parse_selection(pods.STRATEGY, "even=true", "")
-    page = list_objects(five, even, "", ListOptions(limit=2))
+    page = await list_objects(five, even, "", ListOptions(limit=2))
     assert names(page) == ["p0", "p2"]
     assert page.remaining is None
     rest = ListOptions(limit=2, continuation=parse_continue(page.continuation))
-    last = list_objects(five, even, "", rest)
+    last = await list_objects(five, even, "", rest)
     assert (names(last), last.continuation) == (["p4"], "")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
 async def test_pages_show_the_list_as_it_was_when_it_began(five: Backend, limit: int) -> None:
-    page = list_objects(five, ALL, "", ListOptions(limit=limit))
+    page = await list_objects(five, ALL, "", ListOptions(limit=limit))
     seen = names(page)
     await delete(five, place("Pod", "p4"), DeleteOptions())
     await made(five, "Pod", {**pod(), "metadata": {"name": "p2-new"}})
     while page.continuation:
         token = parse_continue(page.continuation)
-        page = list_objects(five, ALL, "", ListOptions(limit=limit, continuation=token))
+        page = await list_objects(five, ALL, "", ListOptions(limit=limit, continuation=token))
         seen += names(page)
     assert seen == ["p0", "p1", "p2", "p3", "p4"]
 
 
 async def test_a_page_whose_version_is_forgotten_is_expired(five: Backend) -> None:
-    page = list_objects(five, ALL, "", ListOptions(limit=2))
+    page = await list_objects(five, ALL, "", ListOptions(limit=2))
     await delete(five, place("Pod", "p4"), DeleteOptions())
     five.storage.compact(0)
     token = parse_continue(page.continuation)
     with pytest.raises(ApiError, match="continue parameter is too old") as caught:
-        list_objects(five, ALL, "", ListOptions(continuation=token))
+        await list_objects(five, ALL, "", ListOptions(continuation=token))
     assert (caught.value.code, caught.value.reason) == (410, "Expired")
     offered = parse_continue(caught.value.to_status()["metadata"]["continue"])
     assert offered == Continue(-1, token.start)
     inconsistent = ListOptions(continuation=offered)
-    assert names(list_objects(five, ALL, "", inconsistent)) == ["p2", "p3"]
+    assert names(await list_objects(five, ALL, "", inconsistent)) == ["p2", "p3"]
 
 
 async def test_an_exact_version_is_a_look_at_the_past(five: Backend) -> None:
     then = five.storage.revision
     await delete(five, place("Pod", "p0"), DeleteOptions())
-    past = list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
+    past = await list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
     assert (names(past)[0], past.revision) == ("p0", then)
-    newer = list_objects(five, ALL, "", ListOptions(resource_version=then))
+    newer = await list_objects(five, ALL, "", ListOptions(resource_version=then))
     assert names(newer)[0] == "p1"
     five.storage.compact(0)
     with pytest.raises(ApiError) as caught:
-        list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
+        await list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
     assert caught.value.code == 410
 
 
 async def test_a_version_yet_to_come_may_be_asked_for_again(five: Backend) -> None:
     future = ListOptions(resource_version=five.storage.revision + 1)
     with pytest.raises(ApiError) as caught:
-        list_objects(five, ALL, "", future)
+        await list_objects(five, ALL, "", future)
     assert (caught.value.code, caught.value.retry_after_s) == (504, 1)
     token = Continue(five.storage.revision + 1, "x")
     with pytest.raises(ApiError):
-        list_objects(five, ALL, "", ListOptions(continuation=token))
+        await list_objects(five, ALL, "", ListOptions(continuation=token))

@@ -47,7 +47,7 @@ def test_a_change_is_seen_through_the_selector(previous, current, event) -> None
 
 async def test_without_a_version_what_is_there_is_the_beginning(backend: Backend) -> None:
     await made(backend, "Pod", pod("a"))
-    opened = open_watch(backend, ALL, "default", ListOptions())
+    opened = await open_watch(backend, ALL, "default", ListOptions())
     assert [event.type for event in opened.initial] == ["ADDED"]
     await made(backend, "Pod", pod("b"))
     events = events_of(opened.watch.take(), ALL)
@@ -56,7 +56,7 @@ async def test_without_a_version_what_is_there_is_the_beginning(backend: Backend
 
 async def test_the_beginning_can_be_declined(backend: Backend) -> None:
     await made(backend, "Pod", pod("a"))
-    opened = open_watch(backend, ALL, "", ListOptions(send_initial_events=False))
+    opened = await open_watch(backend, ALL, "", ListOptions(send_initial_events=False))
     assert opened.initial == []
     await made(backend, "Pod", pod("b"))
     assert len(events_of(opened.watch.take(), ALL)) == 1
@@ -65,11 +65,11 @@ async def test_the_beginning_can_be_declined(backend: Backend) -> None:
 async def test_the_beginning_can_be_asked_for_with_a_version(backend: Backend) -> None:
     await made(backend, "Pod", pod("a"))
     options = ListOptions(send_initial_events=True, resource_version=1)
-    assert len(open_watch(backend, ALL, "", options).initial) == 1
+    assert len((await open_watch(backend, ALL, "", options)).initial) == 1
 
 
 async def test_changes_that_do_not_concern_the_client_are_no_events(backend: Backend) -> None:
-    opened = open_watch(backend, MINE, "", ListOptions())
+    opened = await open_watch(backend, MINE, "", ListOptions())
     await made(backend, "Pod", pod("a"))
     changes = opened.watch.take()
     assert len(changes) == 1
@@ -78,17 +78,17 @@ async def test_changes_that_do_not_concern_the_client_are_no_events(backend: Bac
 
 async def test_a_forgotten_version_is_expired_at_the_start_and_on_the_way(backend: Backend) -> None:
     start = backend.storage.revision
-    opened = open_watch(backend, ALL, "", ListOptions(resource_version=start))
+    opened = await open_watch(backend, ALL, "", ListOptions(resource_version=start))
     await made(backend, "Pod", pod("a"))
     await made(backend, "Pod", pod("b"))
     backend.storage.compact(1)
     with pytest.raises(ApiError, match="too old resource version"):
-        open_watch(backend, ALL, "", ListOptions(resource_version=start))
+        await open_watch(backend, ALL, "", ListOptions(resource_version=start))
     with pytest.raises(Compacted, match="too old resource version"):
         opened.watch.take()
 
 
 async def test_the_end_of_storage_is_the_end_of_the_watch(backend: Backend) -> None:
-    opened = open_watch(backend, ALL, "", ListOptions())
+    opened = await open_watch(backend, ALL, "", ListOptions())
     backend.storage.end_watches()
     assert opened.watch.take() is None

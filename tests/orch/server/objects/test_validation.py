@@ -34,6 +34,20 @@ def fields(new, old=None, strategy=nodes.NODE_STRATEGY):
         ({"name": "a", "annotations": {"a b": ""}}, ["metadata.annotations"]),
         ({"name": "a", "annotations": {"a": "x" * 262_143}}, []),
         ({"name": "a", "annotations": {"a": "x" * 262_144}}, ["metadata.annotations"]),
+        ({"name": "a", "labels": {f"a{n}": "b" for n in range(1_000)}}, []),
+        ({"name": "a", "labels": {f"a{n}": "b" for n in range(1_001)}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {f"{n}.{'a' * 200}/b": "c" for n in range(1_000)}}, []),
+        (
+            {"name": "a", "labels": {f"{n:03}.{'a.' * 122}a/{'b' * 63}": "c" for n in range(900)}},
+            ["metadata.labels"],
+        ),
+        ({"name": "a", "annotations": {f"a{n}": "" for n in range(1_000)}}, []),
+        (
+            {"name": "a", "annotations": {f"a{n}": "" for n in range(1_001)}},
+            ["metadata.annotations"],
+        ),
+        ({"name": "a", "finalizers": ["a.io/b"] * 1_001}, ["metadata.finalizers"]),
+        ({"name": "a", "ownerReferences": [OWNER] * 1_001}, ["metadata.ownerReferences"]),
         ({"name": "a", "ownerReferences": [OWNER]}, []),
         (
             {"name": "a", "ownerReferences": [{**OWNER, "uid": ""}]},
@@ -141,3 +155,32 @@ def test_all_causes_are_in_one_refusal() -> None:
         "metadata.name",
         "spec.taints[0].effect",
     }
+
+
+def test_what_an_object_held_before_its_bound_was_set_may_stay() -> None:
+    labels = {f"a{n}": "b" for n in range(2_000)}
+    before = {"name": "a", "labels": labels}
+    assert fields({**before, "finalizers": ["a.io/b"]}, before) == []
+    assert fields({**before, "labels": {**labels, "c": "d"}}, before) == ["metadata.labels"]
+
+
+def test_a_refusal_names_a_hundred_causes_at_most() -> None:
+    document = {"metadata": {"name": "n", "labels": {f"-{n}": "-" for n in range(900)}}}
+    with pytest.raises(ApiError) as caught:
+        check(nodes.NODE_STRATEGY, document)
+    assert len(caught.value.causes) == 100
+
+
+@pytest.mark.parametrize("wrong", [{"containers": [1] * 20_000}, {"tolerations": [1] * 20_000}])
+def test_very_many_wrong_values_are_counted_not_listed(wrong) -> None:
+    with pytest.raises(ApiError, match=r"at most 1000|20000 of its values") as caught:
+        check_shape(pods.STRATEGY, {"metadata": {"name": "a"}, "spec": wrong})
+    assert caught.value.code == 400
+    assert len(caught.value.message) < 2_000
+
+
+def test_a_pod_has_a_bounded_number_of_containers() -> None:
+    containers = [{"name": f"c{n}", "image": "i"} for n in range(1_001)]
+    for name in ("containers", "initContainers", "volumes"):
+        with pytest.raises(ApiError, match=f"spec.{name}: List should have at most 1000 items"):
+            check_shape(pods.STRATEGY, {"metadata": {"name": "a"}, "spec": {name: containers}})

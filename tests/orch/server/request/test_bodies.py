@@ -1,8 +1,19 @@
 from __future__ import annotations
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orch.server.request.bodies import decode_object, drop_nulls
+from orch.server.request.bodies import (
+    MAX_BYTES,
+    MAX_VALUES,
+    decode_object,
+    drop_nulls,
+    require_bounded,
+    structure,
+    values_in,
+)
 from orch.wire.errors import ApiError
 from tests.orch.server.request.test_protobuf import envelope, field
 
@@ -62,3 +73,39 @@ def test_data_deeper_than_any_object_is_refused() -> None:
         deep = [deep]
     with pytest.raises(ApiError, match="nested deeper"):
         drop_nulls(deep)
+
+
+def numbers(count: int) -> bytes:
+    return b'{"a":[' + b"0," * (count - 1) + b"0]}"
+
+
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed() -> None:
+    assert len(decode_object(numbers(MAX_VALUES - 10), "")["a"]) == MAX_VALUES - 10
+    for body in (numbers(MAX_VALUES + 10), b'{"a":[' + b'"",' * 60_000, b"[{" * 30_000):
+        with pytest.raises(ApiError, match=f"more than {MAX_VALUES} values") as caught:
+            decode_object(body, "")
+        assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
+
+
+@pytest.mark.parametrize("text", [",[{" * 50_000, '",[' * 50_000, "\\" * 9 + '",' * 50_000 + "\\"])
+def test_commas_and_brackets_in_texts_are_no_values(text: str) -> None:
+    body = orjson.dumps({"a": text, "b": [text]})
+    assert decode_object(body, "") == {"a": text, "b": [text]}
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.text('a,[]{}"\\\n'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('a,[{"\\'), inner),
+))  # fmt: skip
+def test_no_value_escapes_the_count(data: object) -> None:
+    def count(value: object) -> int:
+        inner = value.values() if isinstance(value, dict) else value
+        return 1 + sum(map(count, inner)) if isinstance(value, dict | list) else 1
+
+    assert values_in(structure(orjson.dumps(data))) >= count(data) - 1
+    assert values_in(orjson.dumps(data)) >= count(data) - 1
+
+
+def test_a_text_larger_than_any_body_is_not_stored() -> None:
+    with pytest.raises(ApiError, match="larger than 3145728 bytes"):
+        require_bounded(b" " * (MAX_BYTES + 1))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
 from orch.server.request import fields
 from orch.server.request.fields import KINDS
 from orch.wire.records.kinds import RESOURCES
+from tests import scaling
 
 
 @pytest.mark.parametrize(
@@ -108,3 +110,20 @@ def test_the_quick_look_finds_what_the_one_for_paths_does(spec: object, unknown:
     assert fields.unknown_fields("Lease", {"metadata": {"name": "a"}, "spec": spec}) == unknown
     listed = {"spec": {"containers": [{"name": "a"}, {"name": "b", "imagee": "c"}]}}
     assert fields.unknown_fields("Pod", listed) == ['unknown field "spec.containers[1].imagee"']
+
+
+def test_fields_below_long_names_are_told_in_short_and_quickly() -> None:
+    body = b'{"%b":{%b"a":1}}' % (b"x" * 1_000_000, b'"a":1,' * 15_000)
+
+    def telling(count: int) -> Callable[[], object]:
+        text = b'{"%b":{%b"a":1}}' % (b"x" * 100 * count, b'"a":1,' * count)
+        return lambda: fields.duplicate_fields(text)
+
+    assert fields.duplicate_fields(body) == [f'duplicate field "{"x" * 253}.a"']
+    assert scaling.growth(telling, 2_000) < scaling.LINEAR
+
+
+def test_an_unknown_field_with_a_long_name_is_told_in_short() -> None:
+    (text,) = fields.unknown_fields("Pod", {"spec": {"x" * 100_000: 1}})
+    assert text.startswith('unknown field "spec.xxx')
+    assert len(text) < 1_100

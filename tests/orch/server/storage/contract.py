@@ -100,6 +100,20 @@ class StorageContract:
         ]
         assert revisions == sorted(set(revisions))
 
+    async def test_a_list_stays_in_key_order_whatever_comes_and_goes(self, storage) -> None:
+        for name in ("m", "x", "b"):
+            await storage.create(f"/pods/ns/{name}", b"{}")
+        assert [stored.key[-1] for stored in storage.list("/pods/").items] == ["b", "m", "x"]
+        before = storage.revision
+        await storage.delete("/pods/ns/m")
+        await storage.create("/pods/ns/a", b"{}")
+        await storage.create("/pods/ns/m", b"[]")
+        assert [stored.key[-1] for stored in storage.list("/pods/").items] == ["a", "b", "m", "x"]
+        past = storage.list("/pods/", before).items
+        assert [(stored.key[-1], stored.data) for stored in past] == [
+            ("b", b"{}"), ("m", b"{}"), ("x", b"{}"),
+        ]  # fmt: skip
+
     async def test_a_watch_gets_what_came_after_its_revision_in_order(self, storage) -> None:
         first = await storage.create("/pods/a/x", b"1")
         watch = storage.watch("/pods/a/", first.revision)

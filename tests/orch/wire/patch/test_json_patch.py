@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.wire.patch.json_patch import MAX_OPERATIONS, apply_json_patch
+from orch.wire.patch.json_patch import MAX_COPIED_SIZE, MAX_MOVED, MAX_OPERATIONS, apply_json_patch
 from orch.wire.patch.patch import MAX_DEPTH, PatchError
 
 
@@ -242,3 +242,31 @@ def test_any_patch_is_applied_or_refused_and_never_touches_the_target(
     except PatchError as error:
         assert "operation" in str(error)
     assert (target, operations) == before
+
+
+@pytest.mark.parametrize("operation", [_op("remove", "/a/0"), _op("add", "/a/0", value=1)])
+def test_no_patch_moves_a_long_list_again_and_again(operation: dict[str, Any]) -> None:
+    target = {"a": [0] * 20_000}
+    with pytest.raises(PatchError, match=f"more than {MAX_MOVED} elements") as error:
+        apply_json_patch(target, [operation] * MAX_OPERATIONS)
+    assert error.value.code == 413
+
+
+def test_a_list_is_changed_at_its_end_as_often_as_operations_allow() -> None:
+    target = {"a": [0] * MAX_OPERATIONS}
+    end = [_op("remove", f"/a/{place}") for place in reversed(range(MAX_OPERATIONS))]
+    assert apply_json_patch(target, end) == {"a": []}
+    appended = apply_json_patch(target, [_op("add", "/a/-", value=1)] * MAX_OPERATIONS)
+    assert len(appended["a"]) == 2 * MAX_OPERATIONS
+
+
+def test_what_would_be_copied_is_measured_before_it_is_copied() -> None:
+    target = {"a": [[]] * (MAX_COPIED_SIZE // 60)}
+    with pytest.raises(PatchError, match="copies make more than"):
+        apply_json_patch(target, [_op("copy", "/b", from_="/a")])
+
+
+def test_an_error_quotes_no_endless_path() -> None:
+    with pytest.raises(PatchError) as error:
+        apply_json_patch({}, [_op("remove", "/" + "x" * 10_000)])
+    assert len(str(error.value)) < 11_000

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orch.wire.patch.merge_keys import schema_of
 from orch.wire.patch.patch import PatchError, apply_merge_patch
 from orch.wire.patch.strategic_patch import Schema, apply_strategic_patch
+from tests import scaling
 
 ITEMS = Schema({"list": Schema({"inner": Schema({}, merge_key="k")}, merge_key="name"),
                 "set": Schema(merge_set=True), "map": Schema()})  # fmt: skip
@@ -243,3 +244,49 @@ def test_deep_documents_are_refused_not_recursed_into() -> None:
     for target, patch in (({}, deep), (deep, {}), (deep, deep), ({"set": []}, {"set": [deep]})):
         with pytest.raises(PatchError, match=r"nested deeper|an element is"):
             _patched(target, patch)
+
+
+def _deleting(count: int) -> tuple[Any, Any]:
+    values = [f"x{number}" for number in range(count)]
+    return {"set": values}, {"$deleteFromPrimitiveList/set": values[::-1]}
+
+
+def _arranging(count: int) -> tuple[Any, Any]:
+    names = [{"name": f"x{number}"} for number in range(count)]
+    order = {"$setElementOrder/list": names[::-1]}
+    return {"list": names}, {"list": names[: count // 2][::-1], **order}
+
+
+def _retaining(count: int) -> tuple[Any, Any]:
+    names = [f"x{number}" for number in range(count)]
+    return {"map": dict.fromkeys(names, 1)}, {"map": {"$retainKeys": names[::-1]}}
+
+
+@pytest.mark.parametrize("make", [_deleting, _arranging, _retaining])
+def test_a_patch_takes_time_in_proportion_to_its_size(make: Any) -> None:
+    def patching(count: int) -> Any:
+        target, patch = make(count)
+        return lambda: _patched(target, patch)
+
+    assert scaling.growth(patching, 4_000) < scaling.LINEAR
+
+
+def test_true_and_one_are_different_values_to_delete() -> None:
+    patch = {"$deleteFromPrimitiveList/set": [1, "a", {"b": 1}]}
+    target = {"set": [True, 1.0, "a", {"b": 1}, 2]}
+    assert _patched(target, patch) == {"set": [True, {"b": 1}, 2]}
+
+
+def test_elements_given_twice_are_merged_and_endless_repetition_is_refused() -> None:
+    target = {"list": [{"name": "a", "inner": [{"k": number} for number in range(3_000)]}]}
+    twice = {"list": [{"name": "a", "x": 1}, {"name": "a", "y": 2}]}
+    merged = _patched(target, twice)["list"]
+    assert len(merged) == 1
+    assert (merged[0]["x"], merged[0]["y"]) == (1, 2)
+    for endless in (
+        [{"name": "a", "x": 1}] * 1_000,
+        [{"name": "a", "inner": [{"k": 1, "y": 1}] * 1_000}],
+    ):
+        with pytest.raises(PatchError, match="more than once") as error:
+            _patched(target, {"list": endless})
+        assert error.value.code == 413

@@ -51,6 +51,14 @@ def assert_causes(causes, beginnings) -> None:
             {"containers": [CONTAINER], "terminationGracePeriodSeconds": -1},
             ["spec.terminationGracePeriodSeconds: Invalid value: -1"],
         ),
+        ({"containers": [CONTAINER], "os": {"name": "linux"}}, []),
+        *(
+            (
+                {"containers": [CONTAINER], "os": {"name": name}},
+                [f'spec.os.name: Unsupported value: {shown}: supported values: "linux"'],
+            )
+            for name, shown in (("windows", '"windows"'), (["windows"], '["windows"]'))
+        ),
         ({"containers": [CONTAINER], "activeDeadlineSeconds": 1}, []),
         (
             {"containers": [CONTAINER], "activeDeadlineSeconds": 0},

@@ -1,0 +1,56 @@
+"""Work on large objects and long lists, done so that other requests go on meanwhile.
+
+What computes something from one large object runs in a thread; only one such thread, as each would
+take its turn of the interpreter from the loop. What goes through many objects stays on the loop and
+lets others have a turn every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import TypeVar
+
+from orch.server.request.bodies import values_in
+
+SMALL = 2_000  # values; validation takes up to 10 µs for each
+TURN_S = 0.005
+SWITCH_S = 0.001  # how long a thread may compute while the loop waits for the interpreter
+
+_sent: ContextVar[int] = ContextVar("values_sent", default=0)
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-objects")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def weigh(body: bytes) -> None:
+    """Remember how large the body of the current request is."""
+    _sent.set(values_in(body))
+
+
+async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
+    """`work()`, which must touch nothing that others use: in the thread when the body of this
+    request, together with a stored object, is large.
+    """
+    if _sent.get() + values_in(stored) <= SMALL:
+        return work()
+    return await aside(work)
+
+
+async def aside(work: Callable[[], Result]) -> Result:
+    """`work()` in the thread."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+
+
+async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """The items; between two of them others may have their turn, and may change what is stored."""
+    ends_s = time.monotonic() + TURN_S
+    for item in items:
+        yield item
+        if time.monotonic() > ends_s:
+            await asyncio.sleep(0)
+            ends_s = time.monotonic() + TURN_S

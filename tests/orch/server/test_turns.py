@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import orjson
+
+from orch.server import turns
+from orch.server.request.protobuf import MAGIC
+
+LARGE = orjson.dumps([0] * (turns.SMALL + 2))
+
+
+async def test_what_is_about_a_small_object_is_computed_at_once() -> None:
+    assert await turns.compute(threading.current_thread, b'{"a":1}') is threading.current_thread()
+
+
+async def test_what_is_about_a_large_stored_object_is_computed_in_a_thread() -> None:
+    assert await turns.compute(threading.current_thread, LARGE) is not threading.current_thread()
+
+
+async def test_what_a_request_with_a_large_body_needs_is_computed_in_a_thread() -> None:
+    for body in (LARGE, MAGIC + bytes(5 * turns.SMALL)):
+        turns.weigh(body)
+        assert await turns.compute(threading.current_thread) is not threading.current_thread()
+    turns.weigh(b"{}")
+    assert await turns.compute(threading.current_thread) is threading.current_thread()
+
+
+async def test_the_loop_goes_on_while_something_large_is_computed() -> None:
+    released = threading.Event()
+    computing = asyncio.create_task(turns.compute(lambda: released.wait(30), LARGE))
+    await asyncio.sleep(0)  # a computation on the loop would keep this from ever ending
+    released.set()
+    assert await computing
+
+
+async def test_others_have_a_turn_while_many_objects_are_gone_through() -> None:
+    others = 0
+    done = False
+
+    async def other() -> None:
+        nonlocal others
+        while not done:
+            others += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    seen = []
+    async for number in turns.in_turns(range(6)):
+        seen.append(number)
+        until_s = time.monotonic() + turns.TURN_S
+        while time.monotonic() <= until_s:
+            pass
+    done = True
+    await beside
+    assert seen == list(range(6))
+    assert others >= 6
