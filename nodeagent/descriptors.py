@@ -21,7 +21,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def reach(root: int, parts: Iterable[str], *, new_mode: int | None = None) -> int:
-    """An O_PATH descriptor of what `parts` lead to from `root`, which the caller keeps. OSError.
+    """A descriptor of what `parts` lead to from `root`, which the caller keeps. OSError.
 
     With `new_mode` missing directories are made. ELOOP where a part is a link.
     """
@@ -55,7 +55,11 @@ def _made(parent: int, name: str, mode: int) -> int:
     except FileExistsError:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     reached = os.open(name, _DIRECTORY, dir_fd=parent)
-    os.fchmod(reached, mode)
+    try:
+        os.fchmod(reached, mode)
+    except OSError:
+        os.close(reached)
+        raise
     return reached
 
 

@@ -1,7 +1,7 @@
 """A pod swaps a directory of its volume for a link while sub-paths of it are mounted.
 
-Most of the 1,000 tries call the room of volumes while a process swaps as fast as the kernel lets it,
-half of them through the mount helper; the rest are containers on a real containerd, with a
+Most of the 1,000 tries call the room of volumes while a process swaps as fast as the kernel lets
+it, half of them through the mount helper; the rest are containers on a real containerd, with a
 neighbour in their pod that swaps. A control that checks a path and then uses it shows that the swap
 is quick enough to win. At last the agent with the rights of its shipped unit, without a helper.
 """

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -45,16 +47,12 @@ class OwnMounts:
     """The agent mounts, as it may with CAP_SYS_ADMIN."""
 
     def tmpfs(self, place: Path, size_bytes: int | None) -> None:
-        try:
+        with _denials():
             kernel_mounts.mount_tmpfs(str(place), size_bytes)
-        except OSError as error:
-            raise _denied(error) from error
 
     def bind(self, source: int, place: Path) -> None:
-        try:
+        with _denials():
             kernel_mounts.bind(f"/proc/self/fd/{source}", str(place))
-        except OSError as error:
-            raise _denied(error) from error
         if not kernel_mounts.is_shared(str(place.parent)):
             kernel_mounts.unmount(str(place))
             raise MountError(
@@ -66,13 +64,17 @@ class OwnMounts:
         kernel_mounts.unmount(str(place))
 
 
-def _denied(error: OSError) -> Exception:
-    if error.errno not in _DENIED:
-        return error
-    return MountDenied(
-        f"the agent may not mount ({error.strerror}); start {HELPER_UNIT} and the agent with "
-        "--mount-helper, or allow it with the drop-in in docs/systemd.md"
-    )
+@contextmanager
+def _denials() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DENIED:
+            raise
+        raise MountDenied(
+            f"the agent may not mount ({error.strerror}); start {HELPER_UNIT} and the agent with "
+            "--mount-helper, or allow it with the drop-in in docs/systemd.md"
+        ) from error
 
 
 class HelpedMounts:

@@ -154,8 +154,13 @@ class VolumeStore:
         return str(path)
 
     def _mount_in_memory(self, path: Path) -> None:
-        """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount."""
+        """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount.
+
+        Files that are there already stay where they are, since running containers see them there.
+        """
         directories.make(path)
+        if os.path.lexists(path / directories.DATA):
+            return
         try:
             self._mount_tmpfs(path, None)
         except MountDenied as error:
