@@ -215,6 +215,7 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusUpdateFrequency: Duration = 10.0
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
+    watchSilence: Duration = 120.0  # the API server sends a bookmark each minute
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
@@ -281,4 +282,5 @@ _POSITIVE_DURATIONS = (
     "housekeepingInterval",
     "nodeStatusUpdateFrequency",
     "nodeStatusReportFrequency",
+    "watchSilence",
 )

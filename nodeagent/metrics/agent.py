@@ -6,8 +6,9 @@ family carry no promise; those of the framework keep their stated tier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import Metric
 
@@ -27,6 +28,7 @@ from nodeagent.stats.reading import SUPPORTED
 from nodeagent.stats.sampler import Sampler
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventMetrics, EventRecorder
+from orch.client.informer import Informer, InformerMetrics
 from orch.component.diagnostics import metrics
 from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.metrics import Registry
@@ -86,6 +88,7 @@ class MetricSources:
     checkpoints: CheckpointCounts | None = None
     events: EventRecorder | None = None
     mirrors: MirrorPods | None = None
+    informers: Sequence[Informer[Any]] = ()
 
 
 def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
@@ -96,6 +99,8 @@ def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
     registry.register(sources.operations)
     if sources.events:
         registry.register(EventMetrics(sources.events))
+    if sources.informers:
+        registry.register(InformerMetrics(lambda: sources.informers))
     registry.register(FrameworkMetrics(sources.features, emulated=sources.emulated))
     return registry
 

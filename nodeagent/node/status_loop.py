@@ -21,6 +21,7 @@ from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
 from orch.client.events import EventRecorder
 from orch.client.informer import Informer
+from orch.client.json_api import SILENCE_S
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.diagnostics.health import CheckFailed
@@ -61,10 +62,14 @@ async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class StatusTimes:
-    """How often the status is computed, and how often an unchanged status is reported."""
+    """How often the status is computed, and how often an unchanged status is reported.
+
+    A watch of the node may be silent for `silence_s`.
+    """
 
     update_s: float = 10.0
     report_s: float = 300.0
+    silence_s: float = SILENCE_S
     now: Now = clock.utc_now
     rand: Callable[[], float] = random.random
 
@@ -93,7 +98,7 @@ class StatusLoop:
     from `own` and wake this loop through it.
 
     Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
-    `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
+    `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`, `informer`.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class StatusLoop:
         self._report_due_s = 0.0
         self._outage = OnceLog(log)
         self._gone = OnceLog(log)  # the node, from the API server
+        self.informer = self._make_informer(client) if client else None
 
     def serve_on(self, port: int) -> None:
         """Set the port the agent actually listens on; before `run`."""
@@ -170,17 +176,21 @@ class StatusLoop:
 
     async def watch(self) -> None:
         """Respond to changes of the node's object at the API server, forever."""
-        if self._client is None:
+        if self.informer is None:
             await asyncio.Event().wait()
             return
+        await self.informer.run()
+
+    def _make_informer(self, client: ApiClient) -> Informer[Node]:
         name = self._settings.node_name
         informer = Informer(
-            self._client,
+            client,
             Node,
             field_selector=f"metadata.name={name}",
             on_change=lambda: self.node_changed(informer.objects().get(name)),
+            silence_s=self._times.silence_s,
         )
-        await informer.run()
+        return informer
 
     async def _round(self, client: ApiClient) -> bool:
         """Report if due; False when the report failed."""

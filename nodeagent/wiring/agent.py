@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nodeagent import triggers
 from nodeagent.auth.access import Access
@@ -30,6 +31,7 @@ from nodeagent.wiring.base import Base, build_base
 from nodeagent.wiring.checkpoint import Checkpoints
 from nodeagent.wiring.pods import Pods
 from nodeagent.wiring.stats import Measuring
+from orch.client.informer import Informer
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.diagnostics.metrics import Registry
 from orch.component.diagnostics.zpages import ZPages
@@ -53,6 +55,7 @@ class Parts:
     shutdown: ShutdownGuard | None
     status: StatusLoop
     lease: LeaseLoop | None
+    informers: tuple[Informer[Any], ...]
     evictions: Evictions | None
     triggers: PressureTriggers | None
     health: HealthChecks
@@ -106,6 +109,7 @@ class Parts:
             checkpoints=self.checkpoints.pruner.reports.counts if self.checkpoints else None,
             events=base.events if base.clients else None,
             mirrors=self.pods.mirrors if self.pods else None,
+            informers=self.informers,
         )
         return agent_metrics.agent_registry(sources, policy)
 
@@ -143,7 +147,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     problem_sources = [part for part in (guard, workers) if part]
     status = node.build_status(base, sampler, problem_sources, checkpoints)
     lease = node.build_lease(base)
-    health, slis = node.build_health(base, sampling, lease, status)
+    informers = tuple(part.informer for part in (source, status) if part and part.informer)
+    health, slis = node.build_health(base, sampling, lease, status, informers)
     return Parts(
         base=base,
         access=access,
@@ -154,6 +159,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         shutdown=guard,
         status=status,
         lease=lease,
+        informers=informers,
         evictions=node.build_evictions(base, status, sampler, workers),
         triggers=_triggers(base, sampler),
         health=health,

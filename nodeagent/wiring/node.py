@@ -5,6 +5,7 @@ shutdown; and the health checks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nodeagent.config.layers import ConfigError
 from nodeagent.config.provider import node_provider
@@ -23,6 +24,7 @@ from nodeagent.stats.host.machine import read_hugepages
 from nodeagent.stats.sampler import Sampler, SamplingCheck
 from nodeagent.wiring.base import Base
 from nodeagent.wiring.checkpoint import Checkpoints
+from orch.client.informer import Informer
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.process.daemon import SetupError
 from orch.wire import names
@@ -67,7 +69,9 @@ def build_status(
         _node_settings(base, machine),
         facts.collect,
         own=base.own_node,
-        times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
+        times=StatusTimes(
+            config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency, config.watchSilence
+        ),
         settled=facts.settled,
     )
 
@@ -97,7 +101,11 @@ def build_evictions(
 
 
 def build_health(
-    base: Base, sampling: SamplingCheck, lease: LeaseLoop | None, status: StatusLoop
+    base: Base,
+    sampling: SamplingCheck,
+    lease: LeaseLoop | None,
+    status: StatusLoop,
+    informers: Sequence[Informer[Any]],
 ) -> tuple[HealthChecks, SliMetrics]:
     """/healthz and /livez: this process works; /readyz: what it depends on does too."""
     slis = SliMetrics()
@@ -108,6 +116,9 @@ def build_health(
         checks.add("lease", lease.alive)
     checks.add("runtime", base.watch.require_ready, endpoints=("readyz",))
     checks.add("registered", status.require_registered, endpoints=("readyz",))
+    for informer in informers:
+        name = f"informer-{informer.plural}"
+        checks.add(name, informer.require_contact, endpoints=("readyz",))
     return checks, slis
 
 

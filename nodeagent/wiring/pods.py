@@ -45,7 +45,9 @@ class Pods:
 
 
 def build_api_source(base: Base) -> ApiSource | None:
-    return ApiSource(base.client, base.node_name) if base.client else None
+    if base.client is None:
+        return None
+    return ApiSource(base.client, base.node_name, silence_s=base.config.watchSilence)
 
 
 def build_events(base: Base, source: ApiSource | None) -> PodEvents:

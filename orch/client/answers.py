@@ -5,6 +5,7 @@ The only module that translates aiohttp's exceptions.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -19,7 +20,8 @@ from orch.wire.errors import ApiError
 if TYPE_CHECKING:
     import aiohttp
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 2**20
+MAX_BYTES = 256 * 2**20  # of a whole response
 _QUOTED_BYTES = 300  # of a body that is not a Status: enough for a sentence
 
 
@@ -37,7 +39,11 @@ class Response:
 
 
 class Stream:
-    """A response that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
+    """A response that is still arriving: iterate it for lines, or its `chunks()` for bytes.
+
+    Waiting for a chunk, or for a whole line, ends after `silence_s` (0: never). The deadlines are
+    its own: aiohttp forgets a reader whose connection is closed on this side.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse, server: str, silence_s: float) -> None:
         self.status = response.status
@@ -48,29 +54,47 @@ class Stream:
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Bytes as they arrive; TransportError when the response breaks off."""
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except failures() as error:
-            raise explain(error, self._server, self._silence_s) from error
+        while chunk := await self._next(self._silence_s, self._until_s(self._silence_s)):
+            yield chunk
 
-    async def read(self) -> bytes:
-        """The rest of the response."""
-        return b"".join([chunk async for chunk in self.chunks()])
+    async def beginning(self, limit_bytes: int, *, within_s: float) -> bytes:
+        """The rest of the response, or its first bytes; TransportError after `within_s`."""
+        body, until_s = bytearray(), self._until_s(within_s)
+        while len(body) < limit_bytes and (chunk := await self._next(within_s, until_s)):
+            body += chunk
+        return bytes(body[:limit_bytes])
+
+    def break_off(self, why: str) -> None:
+        """Whoever reads gets a TransportError."""
+        import aiohttp
+
+        self._response.content.set_exception(aiohttp.ClientConnectionError(why))
+
+    async def _next(self, limit_s: float, until_s: float | None) -> bytes:
+        """What has arrived until a moment `limit_s` after some beginning; b"" at the end."""
+        try:
+            async with asyncio.timeout_at(until_s):
+                return await self._response.content.readany()
+        except failures() as error:
+            raise explain(error, self._server, limit_s) from error
+
+    def _until_s(self, limit_s: float) -> float | None:
+        return asyncio.get_running_loop().time() + limit_s if limit_s else None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.lines()
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         """Lines without their newline; the last may lack it."""
-        rest = bytearray()
-        async for chunk in self.chunks():
+        silence_s = self._silence_s
+        rest, until_s = bytearray(), self._until_s(silence_s)
+        while chunk := await self._next(silence_s, until_s):
             rest += chunk
             if b"\n" in chunk:
                 *lines, last = bytes(rest).split(b"\n")
                 for line in lines:
                     yield line
-                rest = bytearray(last)
+                rest, until_s = bytearray(last), self._until_s(silence_s)
             elif len(rest) > MAX_LINE_BYTES:
                 limit = MAX_LINE_BYTES // 2**20
                 raise TransportError(f"{self._server} sent a line longer than {limit} MiB")
@@ -102,6 +126,14 @@ def refusal(answer: Response) -> ApiError:
     return error
 
 
+async def whole(response: aiohttp.ClientResponse, server: str) -> bytes:
+    """The body; TransportError beyond MAX_BYTES."""
+    body = await beginning(response, MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise TransportError(f"{server} answered with more than {MAX_BYTES // 2**20} MiB")
+    return body
+
+
 async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     """The body, or its first `limit_bytes`; aiohttp's read(n) returns only what has arrived."""
     body = bytearray()
@@ -109,7 +141,8 @@ async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
         body += chunk
         if len(body) >= limit_bytes:
             break
-    return bytes(body[:limit_bytes])
+    del body[limit_bytes:]
+    return bytes(body)
 
 
 def failures() -> tuple[type[Exception], ...]:

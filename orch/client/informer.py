@@ -1,7 +1,8 @@
 """A local copy of a collection, kept current by a list and a watch that resumes.
 
-Retries after every failure of the server with growing delays; the last known objects stay readable
-meanwhile. Readers use `objects()`; `last_contact_s` shows how old that view may be.
+Retries after every failure of the server with growing delays, and after silence; the last known
+objects stay readable meanwhile. Readers use `objects()`; `last_contact_s`, a health check and a
+metric show how old that view may be.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orch.client.json_api import SILENCE_S
 from orch.client.resources import ApiClient, WatchEvent
 from orch.client.transport import TransportError
+from orch.component.diagnostics.health import CheckFailed
 from orch.component.process.loops import Backoff
 from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
@@ -30,13 +36,15 @@ FIRST_DELAY_S = 0.2
 MAX_DELAY_S = 7.0
 _SHORT_WATCH_S = 1.0  # a watch that ends sooner counts as a failure, or it would spin
 _WATCH_S = 300
+_DEAF_AFTER = 1.25  # times the silence that ends a watch: time to dial anew
 
 
 class Informer(Generic[T]):
     """Objects of one kind, by `key` (`namespace/name`, or `name`).
 
     `on_change` is called in the loop after each change that was applied and after each list.
-    `last_contact_s` is loop time of the last list, event or bookmark; None before the first.
+    `last_contact_s` is loop time of the last list, event or bookmark; None before the first. A
+    watch without one for `silence_s` is given up, and resumed over a new connection.
     """
 
     def __init__(
@@ -47,14 +55,18 @@ class Informer(Generic[T]):
         namespace: str = "",
         field_selector: str = "",
         on_change: Callable[[], object] = lambda: None,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self.last_contact_s: float | None = None
+        self.silence_s = silence_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._began_s = 0.0
         self._client = client
         self._model = model
         self._namespace = namespace
         self._field_selector = field_selector
         self._on_change = on_change
-        self._plural = kinds.resource_of(model).plural
+        self.plural = kinds.resource_of(model).plural
         self._objects: dict[str, T] = {}
         self._revision = ""  # empty: a list is due
         self._synced = asyncio.Event()
@@ -73,8 +85,23 @@ class Informer(Generic[T]):
         """A read-only view of what is known now; it changes with the next event."""
         return MappingProxyType(self._objects)
 
+    def silent_s(self) -> float:
+        """Seconds since the last contact, or since the start; 0 before that. For any thread."""
+        if self._loop is None:
+            return 0.0
+        since_s = self._began_s if self.last_contact_s is None else self.last_contact_s
+        return self._loop.time() - since_s
+
+    def require_contact(self) -> None:
+        """CheckFailed when no new objects of this kind may have been seen for too long."""
+        if (silent_s := self.silent_s()) > self.silence_s * _DEAF_AFTER:
+            text = f"the API server has not been heard about {self.plural} for {silent_s:.0f} s"
+            raise CheckFailed(f"{text}: changes since then are not known here")
+
     async def run(self) -> None:
         """Run forever: list, watch, resume; a refusal or an outage is retried."""
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
         while True:
             try:
                 if not self._revision:
@@ -102,13 +129,14 @@ class Informer(Generic[T]):
             resource_version=self._revision,
             field_selector=self._field_selector,
             timeout_s=_WATCH_S,
+            silence_s=self.silence_s,
         )
         async with contextlib.aclosing(events):
             async for event in events:
                 self._contact()
                 self._apply(event)
         if loop.time() - began_s < _SHORT_WATCH_S:
-            raise TransportError(f"the server ended the watch of {self._plural} at once")
+            raise TransportError(f"the server ended the watch of {self.plural} at once")
 
     def _apply(self, event: WatchEvent[T]) -> None:
         self._revision = event.object.metadata.resourceVersion or self._revision
@@ -123,13 +151,33 @@ class Informer(Generic[T]):
     def _contact(self) -> None:
         self.last_contact_s = asyncio.get_running_loop().time()
         self._backoff.reset()
-        self._outage.recovered("watching %s again: %d known", self._plural, len(self._objects))
+        self._outage.recovered("watching %s again: %d known", self.plural, len(self._objects))
 
     async def _recover(self, error: ApiError | TransportError) -> None:
         if isinstance(error, ApiError) and error.code == 410:
-            log.info("the watch of %s fell behind: listing again", self._plural)
+            log.info("the watch of %s fell behind: listing again", self.plural)
             self._revision = ""
         else:
-            self._outage.failed("cannot watch %s, retrying: %s", self._plural, error)
+            self._outage.failed("cannot watch %s, retrying: %s", self.plural, error)
         delay_s = self._backoff.next()
         await asyncio.sleep(delay_s * (1 + random.random() * 0.2))  # noqa: S311
+
+
+Informers = Callable[[], Iterable[Informer[Any]]]  # those that run now
+
+
+class InformerMetrics(Collector):
+    """`orch_informer_silence_seconds` by resource; register it once."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "orch_informer_silence_seconds",
+            "[ALPHA] Seconds since the API server was last heard about a resource.",
+            labels=["resource"],
+        )
+        for informer in self._informers():
+            family.add_metric([informer.plural], informer.silent_s())
+        yield family

@@ -21,8 +21,12 @@ from orch.wire.errors import ApiError
 
 JSON = "application/json"
 PAGE = "500"  # objects per response, like other clients
+MAX_PAGES = 10_000  # of one list
+SILENCE_S = 120.0  # of a watch; the server sends a bookmark each minute
+_REFUSAL_BYTES = 2**20
 
 Params = Mapping[str, str]
+_EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
 
 class JsonApi:
@@ -39,35 +43,60 @@ class JsonApi:
     async def find(self, path: str) -> dict[str, Any] | None:
         """An object by its path; None when there is none."""
         try:
-            return await self.get(path)
+            found = await self.get(path)
         except ApiError as error:
             if error.code == 404:
                 return None
             raise
+        if not raw.text(found, "kind"):
+            server = self.transport.config.server
+            raise TransportError(f"{server} answered what is not an object at {path}")
+        return found
 
     async def items(self, path: str, **params: str) -> list[Mapping[str, Any]]:
         """The objects of a collection, all its pages."""
         return raw.records(await self.pages(path, {**params, "limit": PAGE}), "items")
 
     async def pages(self, path: str, params: Params, *, accept: str = JSON) -> dict[str, Any]:
-        """A list or a Table, with the items or rows of every page."""
-        whole = page = await self.get(path, params, accept=accept)
-        while token := raw.text(page, "metadata", "continue"):
-            page = await self.get(path, {**params, "continue": token}, accept=accept)
-            if raw.text(page, "metadata", "continue") == token:
-                server = self.transport.config.server
+        """A list or a Table, with the items or rows of every page; TransportError for others."""
+        server = self.transport.config.server
+        whole, size = await self._page(path, params, accept)
+        token = raw.text(whole, "metadata", "continue")
+        for _ in range(MAX_PAGES):
+            if not token:
+                return whole
+            page, more = await self._page(path, {**params, "continue": token}, accept)
+            before, token, size = token, raw.text(page, "metadata", "continue"), size + more
+            if token == before:
                 raise TransportError(f"{server} answered a page of {path} that leads to itself")
+            if size > answers.MAX_BYTES:
+                break
             for member in ("rows", "items"):
                 if isinstance(page.get(member), list):
                     if not isinstance(whole.get(member), list):
                         whole[member] = []  # null: the first page may hold nothing that fits
                     whole[member].extend(page[member])
-        return whole
+        bound = f"{MAX_PAGES} pages or {answers.MAX_BYTES // 2**20} MiB"
+        raise TransportError(f"{server} answered a list of {path} of more than {bound}")
+
+    async def _page(self, path: str, params: Params, accept: str) -> tuple[dict[str, Any], int]:
+        """One page and its bytes."""
+        answer = await self.call("GET", path, params=params, accept=accept)
+        page = self._record(answer)
+        kind = raw.text(page, "kind")
+        member = "rows" if kind == "Table" else "items" if kind.endswith("List") else ""
+        if not isinstance(page.get(member, ""), list | None):
+            what = f"its kind is {kind!r}" if not member else f"it has no {member}"
+            server = self.transport.config.server
+            raise TransportError(f"{server} answered what is not a list of {path}: {what}")
+        return page, len(answer.body)
 
     async def watch(
-        self, path: str, params: Params, *, accept: str = JSON, silence_s: float = 0.0
+        self, path: str, params: Params, *, accept: str = JSON, silence_s: float = SILENCE_S
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """(type, object) of each change until the server ends the watch; close it (`aclosing`).
+
+        TransportError after `silence_s` without one.
 
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
@@ -136,7 +165,8 @@ class JsonApi:
         ) as stream:
             self.answered("GET", path, query, stream)
             if stream.status >= 300:
-                body = await stream.read()
+                limit_s = self.transport.timeout_s
+                body = await stream.beginning(_REFUSAL_BYTES, within_s=limit_s)
                 raise answers.refusal(Response(stream.status, body, stream.headers))
             yield stream
 
@@ -148,6 +178,10 @@ class JsonApi:
     def _event(self, line: bytes) -> tuple[str, dict[str, Any]]:
         try:
             event = orjson.loads(line)
+            if event["type"] not in _EVENTS:
+                raise ValueError(f"its type is {event['type']!r}")
+            if not raw.text(event["object"], "kind"):
+                raise ValueError("its object has no kind")
             return event["type"], event["object"]
         except (ValueError, TypeError, KeyError) as error:
             server = self.transport.config.server

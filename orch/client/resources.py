@@ -15,15 +15,14 @@ from urllib.parse import quote
 import orjson
 import pydantic
 
-from orch.client.json_api import JSON, JsonApi
+from orch.client.json_api import JSON, SILENCE_S, JsonApi
 from orch.client.transport import PATCH_TYPES, Transport, TransportError
+from orch.wire import raw
 from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
-
-_WATCH_MARGIN_S = 30.0  # after the server should have ended a watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +73,13 @@ class ApiClient:
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
         }
-        data = await self._json.get(_path(model, namespace), params)
+        data = await self._json.pages(_path(model, namespace), params)
         with self._reading(f"a list of {model.__name__}"):
-            items = tuple(model.from_wire(item) for item in data.get("items") or ())
-            return ListResult(items, str((data.get("metadata") or {}).get("resourceVersion", "")))
+            _require_kind(model, data.get("apiVersion"), data.get("kind"), "List")
+            items = tuple(model.from_wire(item) for item in data["items"])
+            for item in items:
+                _require_kind(model, item.apiVersion, item.kind)
+            return ListResult(items, _revision(data))
 
     async def create(self, obj: T, *, subresource: str = "") -> T:
         """The stored object; a subresource (`binding`) is created under the object's name."""
@@ -124,27 +126,30 @@ class ApiClient:
         resource_version: str,
         field_selector: str = "",
         timeout_s: int = 300,
+        silence_s: float = SILENCE_S,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after a revision until the server ends the watch; close it (`aclosing`).
 
-        An ERROR event is raised as its ApiError; code 410 requires a new list.
+        TransportError after `silence_s` without one or a bookmark. An ERROR event is raised as its
+        ApiError; code 410 requires a new list.
         """
         params = {
             "resourceVersion": resource_version,
             "fieldSelector": field_selector,
             "timeoutSeconds": str(timeout_s),
         }
-        events = self._json.watch(
-            _path(model, namespace), params, silence_s=timeout_s + _WATCH_MARGIN_S
-        )
+        events = self._json.watch(_path(model, namespace), params, silence_s=silence_s)
         async with contextlib.aclosing(events):
             async for kind, record in events:
                 with self._reading(f"a watch event of {model.__name__}"):
+                    _require_kind(model, record.get("apiVersion"), record.get("kind"))
+                    _revision(record)
                     event = WatchEvent(kind, model.from_wire(record))
                 yield event
 
     def _record(self, model: type[T], data: dict[str, Any]) -> T:
         with self._reading(f"a {model.__name__}"):
+            _require_kind(model, data.get("apiVersion"), data.get("kind"))
             return model.from_wire(data)
 
     @contextlib.contextmanager
@@ -160,6 +165,19 @@ class ApiClient:
 def _path(model: type[ApiObject], namespace: str, name: str = "", subresource: str = "") -> str:
     resource = kinds.resource_of(model)
     return resource.path(quote(namespace, safe=""), quote(name, safe=""), subresource)
+
+
+def _require_kind(model: type[ApiObject], version: Any, kind: Any, suffix: str = "") -> None:
+    """ValueError unless the answer says that it is what was asked for."""
+    resource = kinds.resource_of(model)
+    if (version, kind) != (resource.api_version, f"{resource.kind}{suffix}"):
+        raise ValueError(f"it says to be a {kind!r} of {version!r}")
+
+
+def _revision(data: dict[str, Any]) -> str:
+    if revision := raw.text(data, "metadata", "resourceVersion"):
+        return revision
+    raise ValueError("it has no metadata.resourceVersion")
 
 
 def _first_problem(error: Exception) -> str:

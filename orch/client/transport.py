@@ -1,5 +1,6 @@
 """HTTP to a server over persistent TLS connections, with timeouts and descriptive errors.
 
+Requests share connections; every stream has one of its own, dialled with the credentials of then.
 Knows nothing of resources or records. aiohttp is imported with the first connection, so that a
 command which needs no server starts fast.
 """
@@ -49,7 +50,6 @@ class _Call:
     accept: str
     body: bytes | None = None
     content_type: str | None = None
-    silence_s: float = 0.0
 
 
 class Transport:
@@ -68,6 +68,7 @@ class Transport:
         self.timeout_s = timeout_s
         self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
+        self._streams: set[Stream] = set()
         self._resolver: Resolver | None = None
         self._tls = SingleFlight(lambda: tls.client_context(config), name="TLS files")
         self._token_file = SingleFlight(lambda: _read_token(config.token_file), name="token file")
@@ -93,8 +94,10 @@ class Transport:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         call = _Call(method, path, params, accept, body, content_type)
         try:
-            async with asyncio.timeout(limit_s or None), await self._send(call) as response:
-                answer = Response(response.status, await response.read(), response.headers)
+            async with asyncio.timeout(limit_s or None):
+                async with await self._send(await self._open(), call) as response:
+                    body = await answers.whole(response, self.config.server)
+            answer = Response(response.status, body, response.headers)
         except answers.failures() as error:
             raise self._explained(error, limit_s) from error
         if answer.status == HTTPStatus.UNAUTHORIZED:
@@ -114,29 +117,38 @@ class Transport:
 
         0 waits forever (TCP keep-alive still ends a dead connection).
         """
-        call = _Call("GET", path, params, accept, silence_s=silence_s)
-        try:
-            async with asyncio.timeout(self.timeout_s or None):
-                response = await self._send(call)
-        except answers.failures() as error:
-            raise self._explained(error, self.timeout_s) from error
-        try:
-            yield Stream(response, self.config.server, silence_s)
-        finally:
-            _cut(response)
+        call = _Call("GET", path, params, accept)
+        async with contextlib.AsyncExitStack() as ends:
+            try:
+                async with asyncio.timeout(self.timeout_s or None):
+                    session = await ends.enter_async_context(await self._dial())
+                    response = await self._send(session, call)
+            except answers.failures() as error:
+                raise self._explained(error, self.timeout_s) from error
+            ends.callback(_cut, response)
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                await self.reset()
+            stream = Stream(response, self.config.server, silence_s)
+            self._streams.add(stream)
+            ends.callback(self._streams.discard, stream)
+            yield stream
 
     async def reset(self) -> None:
-        """Drop every connection; the next request reads the certificates again and reconnects."""
+        """Drop every connection; the next request reads the certificates again and reconnects.
+
+        Streams end with a TransportError, so that their readers reconnect, too.
+        """
         session, self._session = self._session, None
         self._token_read_s = float("-inf")
+        for stream in self._streams:
+            stream.break_off("its connections are dialled anew")
         if session is not None:
             await session.close()
 
     async def close(self) -> None:
         await self.reset()
 
-    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
-        import aiohttp
+    async def _send(self, session: aiohttp.ClientSession, call: _Call) -> aiohttp.ClientResponse:
         import yarl
 
         credentials = await self._authorization()
@@ -146,7 +158,6 @@ class Transport:
         headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
-        session = await self._open()
         return await session.request(
             call.method,
             url.update_query(call.params) if call.params else url,
@@ -154,7 +165,6 @@ class Transport:
             headers=headers,
             allow_redirects=False,
             server_hostname=self.config.tls_server_name or None,
-            timeout=aiohttp.ClientTimeout(total=None, sock_read=call.silence_s or None),
         )
 
     def _explained(self, error: Exception, limit_s: float) -> TransportError:
@@ -165,26 +175,36 @@ class Transport:
         return answers.explain(error, self.config.server, limit_s)
 
     async def _open(self) -> aiohttp.ClientSession:
+        """The session that requests share."""
+        if self._session is None:
+            dialled = await self._dial()
+            if self._session is None:  # still: a concurrent call may have opened it
+                self._session = dialled
+            else:
+                await dialled.close()
+        return self._session
+
+    async def _dial(self) -> aiohttp.ClientSession:
+        """A session with connections of its own, and the certificates as they are now."""
         import aiohttp
 
         from orch.client.resolver import Resolver
 
-        if self._session is not None:
-            return self._session
         https = self.config.server.startswith("https://")
         context = await self._tls.run() if https else True
         self._resolver = self._resolver or Resolver()
-        if self._session is None:  # still: a concurrent call may have opened it
-            connector = aiohttp.TCPConnector(
-                ssl=context,
-                keepalive_timeout=_KEEPALIVE_S,
-                socket_factory=tcp.make_socket,
-                resolver=self._resolver,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
-            )
-        return self._session
+        connector = aiohttp.TCPConnector(
+            ssl=context,
+            keepalive_timeout=_KEEPALIVE_S,
+            socket_factory=tcp.make_socket,
+            resolver=self._resolver,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
 
     async def _authorization(self) -> dict[str, str]:
         config = self.config

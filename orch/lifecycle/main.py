@@ -14,8 +14,11 @@ import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from orch.client.events import EventMetrics, EventRecorder
+from orch.client.informer import Informer, InformerMetrics
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
@@ -35,7 +38,7 @@ from orch.lifecycle import options as flags
 from orch.lifecycle import serving
 from orch.lifecycle.leader import Claim, Leader
 from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.monitor import Monitor
+from orch.lifecycle.monitor import INFORMED, Monitor
 from orch.lifecycle.options import PROGRAM, Options
 from orch.wire import names
 from orch.wire.names import VERSION
@@ -82,7 +85,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     claiming = ApiClient(Transport(files.api, user_agent=f"{agent} leader-election"))
     controller = Controller(options, client, claiming, files.metrics)
     http = HttpServer(
-        serving.application(controller, guarded=bool(options.client_ca_file)),
+        serving.application(controller),
         host=options.bind_address,
         port=options.secure_port,
         ssl_context=files.tls,
@@ -134,6 +137,10 @@ class Controller:
         self._monitor: Monitor | None = None
         self.checks.add("ping", lambda: None)
         self.checks.add("node-monitor", self._check_monitor)
+        for resource in INFORMED:
+            check = partial(self._check_informer, resource)
+            self.checks.add(f"informer-{resource}", check, endpoints=("readyz",))
+        metrics.registry.register(InformerMetrics(self._informers))
 
     async def run(self) -> None:
         """Lead whenever elected, or always without an election."""
@@ -153,6 +160,15 @@ class Controller:
         finally:
             self._monitor = None
             self.metrics.leader.set(0)
+
+    def _informers(self) -> Sequence[Informer[Any]]:
+        """Those of this term; standing by, none."""
+        return self._monitor.informers if self._monitor else ()
+
+    def _check_informer(self, resource: str) -> None:
+        for informer in self._informers():
+            if informer.plural == resource:
+                informer.require_contact()
 
     def _check_monitor(self) -> None:
         """A leader must keep deciding once it began; standing by is healthy."""

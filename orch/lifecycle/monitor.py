@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from typing import Any
 
 from orch.client.events import EventRecorder
 from orch.client.informer import Informer
@@ -32,6 +33,7 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 WRITERS = 8
+INFORMED = ("nodes", "pods", "leases")
 
 
 class Monitor:
@@ -58,6 +60,7 @@ class Monitor:
         self._leases = Informer(
             client, Lease, namespace=names.NODE_LEASE_NAMESPACE, on_change=self._lease_changed
         )
+        self.informers: tuple[Informer[Any], ...] = (self._nodes, self._pods, self._leases)
         self._ticking = Periodic("node monitor", self.tick, interval_s=settings.period_s)
         self._writing = asyncio.Semaphore(WRITERS)
         self._blindness = OnceLog(log)
@@ -66,9 +69,9 @@ class Monitor:
     async def run(self) -> None:
         """Watch and decide, forever."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self._nodes, self._pods, self._leases):
+            for informer in self.informers:
                 group.create_task(informer.run())
-            for informer in (self._nodes, self._pods, self._leases):
+            for informer in self.informers:
                 await informer.wait_synced()
             log.info("deciding on %d nodes", len(self._nodes.objects()))
             group.create_task(self._ticking.run())

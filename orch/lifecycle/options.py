@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -146,7 +145,9 @@ def _serving(flags: argparse._ArgumentGroup) -> None:
         "--tls-cert-file", default="", help="without it a self-signed certificate is used"
     )
     flags.add_argument("--tls-private-key-file", default="")
-    flags.add_argument("--client-ca-file", default="", help="CA of clients that may read metrics")
+    flags.add_argument(
+        "--client-ca-file", default="", help="CA of clients that may read more than health"
+    )
 
 
 def _check_settings(settings: Settings) -> None:
@@ -165,15 +166,3 @@ def _check_serving(values: argparse.Namespace) -> None:
         raise SetupError("--tls-cert-file and --tls-private-key-file belong together: give both")
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
-    if not values.client_ca_file and not _is_loopback(values.bind_address):
-        raise SetupError(
-            f"--bind-address={values.bind_address} exposes metrics to others: restrict them "
-            "with --client-ca-file"
-        )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -1,8 +1,8 @@
 """The controller manager's pages: health is open to everyone, the rest to those allowed to read it.
 
-On loopback without a client CA every local user may. Otherwise the group in a verified client
-certificate decides: administrators see everything, the monitoring group the paths that the role of
-the same name opens at the API server.
+The group in a verified client certificate decides: administrators see everything, the monitoring
+group the paths that the role of the same name opens at the API server. Without a client CA nobody
+can prove a group.
 """
 
 from __future__ import annotations
@@ -48,12 +48,9 @@ class Pages(Protocol):
     settings: Settings
 
 
-def application(pages: Pages, *, guarded: bool) -> web.Application:
-    """`guarded` requires authentication everywhere but at the health endpoints."""
-    middlewares = [httpd.text_errors]
-    if guarded:
-        middlewares.append(_guard)
-    app = web.Application(middlewares=middlewares)
+def application(pages: Pages) -> web.Application:
+    """Everything but the health endpoints requires authentication."""
+    app = web.Application(middlewares=[httpd.text_errors, _guard])
 
     async def show_metrics(request: web.Request) -> web.Response:
         accept = request.headers.get("Accept", "")

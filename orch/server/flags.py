@@ -26,6 +26,7 @@ DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 DEFAULT_TIMEOUT_S = 60.0
 _MIB = 1024 * 1024
+_number = program_flags.whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +247,3 @@ def _audit_of(values: argparse.Namespace) -> AuditFlags:
         values.audit_log_maxsize * _MIB, values.audit_log_maxbackup, values.audit_log_maxage
     )
     return AuditFlags(values.audit_log_path, values.audit_policy_file, rotation)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)

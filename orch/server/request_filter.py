@@ -69,8 +69,11 @@ class RequestFilter:
             try:
                 response = await self._enter(request, handler, info)
             except Exception as error:
-                refusal = aliases.refusal_as_asked(error, info)
-                response = httpd.answer_error(request, refusal, httpd.render_status)
+                # A name for the refusal would keep it, its traceback and the request's body in a
+                # cycle with this frame.
+                response = httpd.answer_error(
+                    request, aliases.refusal_as_asked(error, info), httpd.render_status
+                )
             code = response.status
             if code == 401 and self.challenge:
                 response.headers.setdefault("WWW-Authenticate", self.challenge)

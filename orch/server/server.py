@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.pod_security.guard import PodSecurity
+from orch.server.admission.priority import Priorities
 from orch.server.admission.role_guard import RoleGuard
 from orch.server.admission_configuration import read_settings
 from orch.server.audit import trail
@@ -35,6 +37,7 @@ from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import event_ttl, namespaces
 from orch.server.controllers.garbage_collector import GarbageCollector
+from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
@@ -49,7 +52,8 @@ from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Admission, decode, key_of
+from orch.server.objects.charging import Charging
+from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases, bodies
@@ -60,7 +64,7 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES
+from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, Resource
 
 
 def build(
@@ -110,7 +114,10 @@ class Server:
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
-        self._backend = _backend(self.storage, self.authorizer, index, self._pod_security())
+        charging = Charging(self.storage, flags.storage.bounds)
+        backend = _backend(self.storage, self.authorizer, index, self._pod_security())
+        self._backend = replace(backend, charge=charging.charged)
+        self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
         limits = flags.limits
@@ -136,9 +143,10 @@ class Server:
             await asyncio.to_thread(self._audit_log.open)
         try:
             await self.storage.open()
-            await namespaces.make_namespaces(self._backend)
+            await namespaces.make_initial_objects(self._backend)
             await self._roles.open()
             self._pods.load()
+            self._quotas.informer.load()
             await self.storage_health.look()
         except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
@@ -146,7 +154,8 @@ class Server:
 
     def informers(self) -> list[Loop]:
         """The loops that follow storage; without them authorization is out of date."""
-        return [self._pods, *self._roles.informers, self._roles.aggregation]
+        informers = [self._pods, self._quotas.informer, *self._roles.informers]
+        return [*informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
         """Everything that runs beside the requests."""
@@ -161,6 +170,7 @@ class Server:
                 interval_s=namespaces.INTERVAL_S,
             ),
             self._collector.loop,
+            self._quotas.loop,
             Periodic(
                 "service accounts",
                 partial(namespaces.make_default_accounts, self._backend),
@@ -236,8 +246,12 @@ class Server:
             ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors, self._collector.loop.wake)
+        handlers = ResourceHandlers(self._backend, connectors, self._deleted)
         return build(request_filter, handlers, others)
+
+    def _deleted(self) -> None:
+        self._collector.loop.wake()
+        self._quotas.loop.wake()
 
     def _pod_security(self) -> PodSecurity:
         newest = self._flags.emulated_version.minor
@@ -292,6 +306,7 @@ def _backend(
     """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     steps: tuple[Admission, ...] = (
+        Priorities(partial(_documents, storage)),
         CreationGuard(authorizer),
         restriction,
         RoleGuard(authorizer, index),
@@ -302,6 +317,12 @@ def _backend(
         for resource in RESOURCES
     }
     return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
+
+
+def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Document]:
+    """Not to be changed."""
+    listed = storage.list(prefix_of(resource, namespace)).items
+    return [stored.once("document", decode) for stored in listed]
 
 
 def _uid_of_node(storage: Storage, name: str) -> str:

@@ -63,7 +63,7 @@ class Cluster:
         self.not_ready = ""  # the node's own reason
         self._commands: dict[str, Command] = {
             "apiserver": commands.apiserver(layout, ports, certificates, apiserver_flags),
-            "controller-manager": commands.controller_manager(layout, ports),
+            "controller-manager": commands.controller_manager(layout, ports, certificates),
             "nodeagent": commands.nodeagent(layout, ports, certificates, node, runtime),
         }
 

@@ -73,11 +73,12 @@ def apiserver_flags(etcd_servers: str, *, upstream_aliases: bool) -> list[str]:
     return [*flags, f"--etcd-servers={etcd_servers}"] if etcd_servers else flags
 
 
-def controller_manager(layout: Layout, ports: Ports) -> Command:
+def controller_manager(layout: Layout, ports: Ports, certificates: Certificates) -> Command:
     return _program(
         "orch-controller-manager",
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         f"--secure-port={ports.controller}",
+        f"--client-ca-file={certificates.ca_file}",
     )
 
 

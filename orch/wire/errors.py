@@ -106,6 +106,7 @@ _REASONS = {
     500: "InternalError",
     503: "ServiceUnavailable",
     504: "Timeout",
+    507: "InsufficientStorage",
 }
 
 

@@ -14,6 +14,7 @@ COORDINATION_GROUP = "coordination.orch.io"
 AUTHORIZATION_GROUP = "authorization.orch.io"
 AUTHENTICATION_GROUP = "authentication.orch.io"
 RBAC_GROUP = "rbac.authorization.orch.io"
+SCHEDULING_GROUP = "scheduling.orch.io"
 AUDIT_GROUP = "audit.orch.io"
 DIAGNOSTICS_GROUP = "config.orch.io"
 AGENT_CONFIG_API_VERSION: Final = "nodeagent.config.orch.io/v1beta1"
@@ -37,6 +38,7 @@ POD_SECURITY_PREFIX = "pod-security.orch.io/"  # of labels of namespaces
 POD_SECURITY_PREFIX_UPSTREAM = "pod-security.kubernetes.io/"  # likewise, and of audit annotations
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
+QUOTA_BYTES = "orch.io/bytes"  # in a ResourceQuota: all objects of the namespace, as stored
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"

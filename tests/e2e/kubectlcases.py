@@ -16,6 +16,8 @@ CASES = (
     Case("get, -o wide/json/name, -l, --field-selector", objects.reading),
     Case("describe pod/node", objects.describe),
     Case("create -f, configmap, secret, serviceaccount", objects.create),
+    Case("create quota, get, describe", objects.quotas),
+    Case("create priorityclass, get, describe", objects.priority_classes, aliases=True),
     Case("create with a misspelt field: refused by its path", objects.misspelt, since="1.27"),
     Case("create/delete namespace", objects.namespace),
     Case("create -f of a review", access.review),

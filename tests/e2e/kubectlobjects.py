@@ -39,6 +39,42 @@ def create(w: World) -> None:
     w("delete", "configmap/c", "secret/s", "serviceaccount/robot")
 
 
+def quotas(w: World) -> None:
+    w("create", "quota", "q", "--hard=count/secrets=1,requests.cpu=2,orch.io/bytes=1Mi")
+    eventually(
+        lambda: "count/secrets: 0/1" in w("get", "quota", "q"), within_s=20, what="it is measured"
+    )
+    w("create", "secret", "generic", "one")
+    refused = w.run("create", "secret", "generic", "two", code=1).stderr
+    assert "exceeded quota: q, requested: count/secrets=1, used: count/secrets=1" in refused
+    header, row = w("get", "quota", "q").splitlines()
+    assert header.split() == ["NAME", "REQUEST", "LIMIT", "AGE"]
+    assert "count/secrets: 1/1, orch.io/bytes: " in row
+    rows = [line.split() for line in w("describe", "quota", "q").splitlines()]
+    assert ["count/secrets", "1", "1"] in rows
+    assert "count/secrets" in w.kubectl("describe", "namespace", w.namespace)
+    w("create", "quota", "scoped", "--hard=pods=1", "--scopes=BestEffort")
+    assert w.value("quota/scoped", ".spec.scopes") == '["BestEffort"]'
+    w("delete", "quota/q", "quota/scoped", "secret/one")
+
+
+def priority_classes(w: World) -> None:
+    name = f"{w.namespace}-high"
+    w("create", "priorityclass", name, "--value=1000", "--description=for tests")
+    header, row = w("get", "priorityclass", name).splitlines()
+    assert header.split() == ["NAME", "VALUE", "GLOBAL-DEFAULT", "AGE", "PREEMPTIONPOLICY"]
+    assert row.split()[1:3] == ["1000", "false"]
+    assert "for tests" in w("describe", "pc", name)
+    manifest = w.pod("urgent").replace("spec:", f"spec:\n  priorityClassName: {name}", 1)
+    w("create", "-f", "-", stdin=manifest)
+    assert w.value("pod/urgent", ".spec.priority") == "1000"
+    forged = w.pod("forged").replace("spec:", "spec:\n  priority: 2147483647", 1)
+    refused = w.run("create", "-f", "-", stdin=forged, code=1).stderr
+    assert "the integer value of priority (2147483647) must not be provided" in refused
+    w.gone("urgent")
+    w.kubectl("delete", "pc", name)
+
+
 def misspelt(w: World) -> None:
     wrong = w.pod("wrong").replace("image:", "imagee:")
     refused = w.run("create", "-f", "-", stdin=wrong, code=1).stderr

@@ -188,6 +188,7 @@ class FakeApi:
         resource_version: str,
         field_selector: str = "",
         timeout_s: int = 300,
+        silence_s: float = 120.0,  # no connection here can be too silent
     ) -> AsyncGenerator[WatchEvent[Any], None]:
         await self._arrive("watch", model, namespace)
         seen = int(resource_version or self.store.version)

@@ -79,7 +79,8 @@ class HttpApi:
         self._revision += 1
         metadata = {"uid": f"uid-{self._revision}", **record.get("metadata", {})}
         metadata["resourceVersion"] = str(self._revision)
-        self.objects[path] = {**record, "metadata": metadata}
+        kind = KINDS.get(path.split("/")[-2], "Other")
+        self.objects[path] = {"kind": kind, **record, "metadata": metadata}
         return self.objects[path]
 
     def sent(self, method: str) -> list[Request]:

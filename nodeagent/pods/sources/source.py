@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from orch.client.informer import Informer
+from orch.client.json_api import SILENCE_S
 from orch.client.resources import ApiClient
 from orch.wire import names
 from orch.wire.podrules import podspec
@@ -38,16 +39,20 @@ class ApiSource:
     name = podspec.API
     incomplete = False
 
-    def __init__(self, client: ApiClient, node_name: str) -> None:
+    def __init__(self, client: ApiClient, node_name: str, *, silence_s: float = SILENCE_S) -> None:
         self._listeners: list[Changed] = []
-        self._informer = Informer(
-            client, Pod, field_selector=f"spec.nodeName={node_name}", on_change=self._notify
+        self.informer = Informer(
+            client,
+            Pod,
+            field_selector=f"spec.nodeName={node_name}",
+            on_change=self._notify,
+            silence_s=silence_s,
         )
         self._annotated: dict[str, Pod] = {}  # by uid
 
     @property
     def ready(self) -> bool:
-        return self._informer.synced
+        return self.informer.synced
 
     def pods(self) -> Sequence[Pod]:
         own = [pod for pod in self.listed() if not podspec.is_mirror(pod)]
@@ -60,11 +65,11 @@ class ApiSource:
 
     def listed(self) -> Iterable[Pod]:
         """Every pod of this node at the API server, as last seen; mirrors included."""
-        return self._informer.objects().values()
+        return self.informer.objects().values()
 
     def stored(self, namespace: str, name: str) -> Pod | None:
         """The API server's object of a pod, as last seen."""
-        return self._informer.objects().get(f"{namespace}/{name}")
+        return self.informer.objects().get(f"{namespace}/{name}")
 
     def on_change(self, listener: Changed) -> None:
         """Call `listener` whenever the API's pods of this node changed, mirrors included."""
@@ -72,7 +77,7 @@ class ApiSource:
 
     async def run(self, changed: Changed) -> None:
         self.on_change(changed)
-        await self._informer.run()
+        await self.informer.run()
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -56,6 +56,14 @@ duration = flag_type(parse_duration)  # seconds of `5m30s`
 
 
 @flag_type
+def whole_number(text: str) -> int:
+    """A flag's type: a number from 0 to 999,999,999."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+@flag_type
 def boolean(text: str) -> bool:
     """A flag's type: `true` or `1`, `false` or `0`."""
     if text.lower() in ("true", "1"):

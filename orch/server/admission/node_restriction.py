@@ -20,7 +20,10 @@ from orch.wire.podrules.references import api_references
 from orch.wire.records.authentication import node_name_of
 from orch.wire.records.kinds import Resource
 
-# Keys under the service's own domain that a node may set on itself; others are reserved.
+# Domains whose labels nodes may not set on themselves, because others choose nodes by them; this
+# service's and the reference's (K:pkg/kubelet/apis/well_known_labels.go).
+_RESERVED = ("orch.io", "kubernetes.io", "k8s.io")
+# The exceptions: these keys, and every key in these domains and below.
 _OWN_LABELS = frozenset(
     (
         names.LABEL_ARCH,
@@ -29,10 +32,18 @@ _OWN_LABELS = frozenset(
         names.LABEL_INSTANCE_TYPE,
         names.LABEL_REGION,
         names.LABEL_ZONE,
+        *(f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")),
+        *(f"beta.kubernetes.io/{name}" for name in ("arch", "instance-type", "os")),
+        *(
+            f"{domain}.kubernetes.io/{name}"
+            for domain in ("topology", "failure-domain.beta")
+            for name in ("region", "zone")
+        ),
     )
 )
-_OWN_LABEL_PREFIXES = ("nodeagent.orch.io/", "node.orch.io/")
-_DOMAIN = "orch.io"
+_OWN_DOMAINS = ("nodeagent.orch.io", "node.orch.io", "kubelet.kubernetes.io", "node.kubernetes.io")
+# Set by administrators to keep workloads off nodes that are not trusted with them.
+_RESTRICTIONS = ("node-restriction.orch.io", "node-restriction.kubernetes.io")
 
 
 class CreationGuard:
@@ -126,10 +137,14 @@ def _check_node(node: str, _target: ObjectTarget, new: Document, old: Document |
 
 
 def _may_label(key: str) -> bool:
-    prefix, slash, _ = key.rpartition("/")
-    if not slash or not (prefix == _DOMAIN or prefix.endswith(f".{_DOMAIN}")):
-        return True
-    return key in _OWN_LABELS or key.startswith(_OWN_LABEL_PREFIXES)
+    domain = key.rpartition("/")[0]
+    if _is_in(domain, _RESTRICTIONS):
+        return False
+    return not _is_in(domain, _RESERVED) or key in _OWN_LABELS or _is_in(domain, _OWN_DOMAINS)
+
+
+def _is_in(domain: str, parents: tuple[str, ...]) -> bool:
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
 def _check_lease(node: str, _target: ObjectTarget, new: Document, _old: Document | None) -> str:

@@ -2,7 +2,7 @@
 
 A `Trail` begins after authentication and is told how the request proceeds; the policy says which
 stages are recorded and in how much detail. Level Metadata records no part of any object
-but what pod security annotates.
+but what pod security annotates, and no level records a token.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Trail:
         if self.level >= Level.REQUEST:
             sent = await _request_object(self.request)
             if sent is not None:
-                more["requestObject"] = sent
+                more["requestObject"] = _without_token(self.info, sent)
         if self.level >= Level.REQUEST_RESPONSE:
             answered = _response_object(response)
             if answered is not None:
-                more["responseObject"] = answered
+                more["responseObject"] = _without_token(self.info, answered)
         self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
@@ -109,7 +109,8 @@ class Trail:
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
             answer = _response_object(response) or {}
-            shown = ("status", "reason", "message")[: 3 if self.level >= Level.REQUEST else 2]
+            quoting = self.level >= Level.REQUEST and not _is_about_tokens(self.info)
+            shown = ("status", "reason", "message")[: 3 if quoting else 2]
             status |= {name: answer[name] for name in shown if answer.get(name)}
         return status
 
@@ -182,6 +183,28 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
 def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | None:
     body = body_of(response)
     return None if body is None else _as_object(body)
+
+
+_ABOUT_TOKENS = (("tokenreviews", ""), ("serviceaccounts", "token"))
+_BESIDE_TOKENS = ("kind", "apiVersion", "reason", "code")
+
+
+def _is_about_tokens(info: RequestInfo) -> bool:
+    return (info.resource, info.subresource) in _ABOUT_TOKENS
+
+
+def _without_token(info: RequestInfo, record: dict[str, Any]) -> dict[str, Any]:
+    """A review of a token, or a request for one, without it: who reads the log could use it. Parts
+    that may repeat what a client sent in the wrong place are left out, too.
+    """
+    if not _is_about_tokens(info):
+        return record
+    kept = {name: record[name] for name in _BESIDE_TOKENS if name in record}
+    for name in ("spec", "status"):
+        part = record.get(name)
+        if isinstance(part, dict):
+            kept[name] = {field: value for field, value in part.items() if field != "token"}
+    return kept
 
 
 def _as_object(body: Data) -> dict[str, Any] | None:

@@ -83,7 +83,7 @@ _EDIT = (
 _VIEW = (
     _on(READ, "configmaps", "endpoints", "pods", "serviceaccounts", "services"),
     _on(READ, "bindings", "events", "limitranges", "namespaces/status", "pods/log"),
-    _on(READ, "pods/status", "resourcequotas", "namespaces"),
+    _on(READ, "pods/status", "resourcequotas", "resourcequotas/status", "namespaces"),
 )
 _NODE = (
     _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),

@@ -28,7 +28,7 @@ async def expire_events(backend: Backend) -> None:
     """One round; failed deletions are left to the next."""
     now = backend.now()
     async for stored in turns.in_turns(backend.storage.list(prefix_of(EVENTS)).items):
-        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event)))
+        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event), now))
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:

@@ -1,4 +1,5 @@
-"""Namespaces: made at startup, given a default service account, emptied when deleted.
+"""Namespaces: made at startup (with the system's PriorityClasses), given a default service account,
+emptied when deleted.
 
 A namespace that is being deleted loses its contents (pods with their grace period, so that agents
 stop them); once nothing is left, the server removes its finalizer, and the namespace disappears.
@@ -21,7 +22,7 @@ from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Storage, StorageFailed
-from orch.server.strategy import namespaces, table
+from orch.server.strategy import namespaces, priority_classes, table
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
@@ -34,19 +35,25 @@ log = logging.getLogger(__name__)
 SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
 
 
-async def make_namespaces(backend: Backend) -> None:
-    """Create the initial namespaces that are missing."""
+async def make_initial_objects(backend: Backend) -> None:
+    """Create the initial namespaces and PriorityClasses that are missing."""
     for name in namespaces.AT_START:
-        target = ObjectTarget(namespaces.STRATEGY, SELF, name=name)
-        if backend.storage.get(target.key) is not None:
-            continue
-        try:
-            await create(backend, target, {"metadata": {"name": name}})
-        except ApiError as error:
-            if error.code != 409:
-                raise
-            continue  # another server on the same storage starts too
-        log.info("created the namespace %s", name)
+        await _make(backend, ObjectTarget(namespaces.STRATEGY, SELF, name=name), {})
+    for name, (value, description) in priority_classes.SYSTEM.items():
+        target = ObjectTarget(priority_classes.STRATEGY, SELF, name=name)
+        await _make(backend, target, {"value": value, "description": description})
+
+
+async def _make(backend: Backend, target: ObjectTarget, document: Document) -> None:
+    if backend.storage.get(target.key) is not None:
+        return
+    try:
+        await create(backend, target, document)
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        return  # another server on the same storage starts too
+    log.info("created the %s %s", target.strategy.resource.singular, target.name)
 
 
 INTERVAL_S = 1.0
@@ -110,8 +117,8 @@ async def make_default_accounts(backend: Backend) -> None:
         except StorageFailed as error:
             log.debug("namespace %s has no service account yet: %s", namespace, error)
         except ApiError as error:
-            if error.reason == "AlreadyExists":
-                continue  # another server of this cluster was quicker
+            if error.reason in ("AlreadyExists", "Forbidden"):
+                continue  # another server of this cluster was quicker, or a quota has no room
             log.warning("namespace %s has no service account yet: %s", namespace, error)
 
 

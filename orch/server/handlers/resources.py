@@ -49,6 +49,7 @@ from orch.server.storage.base import (
     RevisionMismatch,
     Storage,
     StorageFailed,
+    StorageFull,
     StorageUnavailable,
     Stored,
 )
@@ -80,6 +81,8 @@ def refusal_for(error: StorageFailed) -> ApiError:
             return ApiError(413, "RequestEntityTooLarge", str(error))
         case OutcomeUnknown():
             return ApiError(504, "Timeout", f"the outcome of the write is unknown: {error}")
+        case StorageFull():
+            return ApiError(507, "InsufficientStorage", str(error))
         case StorageUnavailable():
             return ApiError(503, "ServiceUnavailable", str(error), retry_after_s=1)
     return ApiError(500, "InternalError", f"Internal error occurred: {error}")

@@ -6,6 +6,7 @@ itself is streamed unchanged. A refusal by the agent becomes a Status.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, urlencode
 
@@ -26,8 +27,10 @@ from orch.wire.times import is_time
 
 _BOOLEANS = ("follow", "previous", "timestamps")
 _NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
+_TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 _REASONS = {400: "BadRequest", 404: "NotFound"}
 _REFUSAL_MAX_BYTES = 64 * 1024
+_REFUSAL_WITHIN_S = 10.0
 
 
 class PodLogs:
@@ -52,7 +55,7 @@ class PodLogs:
         async with await self._proxy.ask(node, path) as upstream:
             if upstream.status != 200:
                 raise await _refusal(upstream)
-            return await relay(call.request, upstream)
+            return await relay(call.request, upstream, _TEXT)
 
 
 def log_query(pod: str, query: Mapping[str, str]) -> str:
@@ -103,7 +106,11 @@ def container_of(pod: Document, asked: str) -> str:
 
 
 async def _refusal(upstream: aiohttp.ClientResponse) -> ApiError:
-    body = await answers.beginning(upstream, _REFUSAL_MAX_BYTES)
+    try:
+        async with asyncio.timeout(_REFUSAL_WITHIN_S):
+            body = await answers.beginning(upstream, _REFUSAL_MAX_BYTES)
+    except (aiohttp.ClientError, TimeoutError):
+        body = b""
     text = body.decode(errors="replace").strip() or f"the node's agent answered {upstream.status}"
     if upstream.status in _REASONS:
         return ApiError(upstream.status, _REASONS[upstream.status], text)

@@ -2,7 +2,8 @@
 
 The agent is reached over TLS and must prove its identity: its certificate comes from the agents' CA
 and names the node. The server shows its own client certificate, renewed as the files change; the
-caller's credentials go no further. Redirects are relayed, never followed; upgrades are refused.
+caller's credentials go no further. Redirects are relayed, never followed; upgrades are refused, and
+so is an agent's answer that upgrades unasked.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from orch.wire.errors import ApiError, bad_request, service_unavailable
 CONNECT_TIMEOUT_S = 10.0
 HEADERS_TIMEOUT_S = 300.0  # a checkpoint may take long before its answer begins
 _GONE_CHECK_S = 15.0  # an idle relay notices within this that its client has left
-_HOP_BY_HOP = (
-    "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-    "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
-)  # fmt: skip
+_HOP_BY_HOP = frozenset((
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+    "te", "trailer", "transfer-encoding", "upgrade", "expect",
+))  # fmt: skip
+_SPACES = str.maketrans("", "", " \t")
 _CREDENTIALS = ("Authorization", "Cookie")
 _IDENTITY_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
 _SET_BY_CLIENT_LIBRARY = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -118,7 +120,7 @@ class NodeProxy:
         limit = asyncio.timeout(HEADERS_TIMEOUT_S)
         try:
             async with limit:
-                return await self._client().request(
+                answer = await self._client().request(
                     method,
                     URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
                     skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
@@ -132,6 +134,10 @@ class NodeProxy:
                 text = f"it did not begin to answer within {HEADERS_TIMEOUT_S:g} s"
                 raise _unreachable(wanted, TimeoutError(text)) from error
             raise _unreachable(wanted, error) from error
+        if answer.status < 200:
+            answer.close()
+            raise _unreachable(wanted, ValueError(f"it answered {answer.status} without need"))
+        return answer
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
         """An allowed address; resolved here, so that exactly the checked address is called."""
@@ -222,18 +228,24 @@ def _forwarded_headers(request: web.Request) -> CIMultiDict[str]:
 
 def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """The headers without the hop-by-hop ones, including those that Connection names."""
-    kept = CIMultiDict(headers)
-    named = [name.strip() for name in kept.get("Connection", "").split(",") if name.strip()]
-    for name in (*_HOP_BY_HOP, *named):
-        kept.popall(name, None)
-    return kept
+    listed = ",".join(v for k, v in headers.items() if k.lower() == "connection")
+    dropped = _HOP_BY_HOP.union(listed.lower().translate(_SPACES).split(","))
+    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in dropped)
 
 
-async def relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Stream the agent's answer; a break on either side breaks the other: no truncation."""
-    headers = _end_to_end(upstream.headers)
-    if "Location" in headers:
-        headers["Location"] = _located(request, headers["Location"])
+async def relay(
+    request: web.Request,
+    upstream: aiohttp.ClientResponse,
+    headers: Mapping[str, str] | None = None,
+) -> web.StreamResponse:
+    """Stream the agent's answer; a break on either side breaks the other: no truncation.
+
+    `headers` replace the agent's.
+    """
+    if headers is None:
+        headers = _end_to_end(upstream.headers)
+        if "Location" in headers:
+            headers["Location"] = _located(request, headers["Location"])
     response = web.StreamResponse(status=upstream.status, headers=headers)
     await response.prepare(request)
     try:

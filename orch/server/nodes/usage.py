@@ -1,13 +1,14 @@
 """Usage of nodes and containers, from two readings of their agents' `/metrics/resource`; pure.
 
 CPU is a counter: a rate takes two readings of the same container, its window is the time between
-their own stamps. A counter that went back was reset, and gives no rate until the next reading.
+their own stamps. A counter that went back was reset, and gives no rate until the next reading. A
+node may send anything: a page is bounded, and read in time linear in its size.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,10 +19,19 @@ from orch.wire.records.usage import API_VERSION
 NODE = ("", "", "")  # the place of the node itself
 Place = tuple[str, str, str]  # namespace, pod, container
 
-_LINE = re.compile(r"(\w+)(?:\{(.*)\})? ([0-9.eE+-]+) (\d{1,15})")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_CPU = ("node_cpu_usage_seconds_total", "container_cpu_usage_seconds_total")
-_MEMORY = ("node_memory_working_set_bytes", "container_memory_working_set_bytes")
+MAX_BYTES = 4 * 2**20
+MAX_LINE_BYTES = 2048  # names of namespace, pod and container have at most 379
+MAX_LINES = 50_000
+MAX_PIECES = 20_000  # in which it arrives
+
+# Possessive (*+): what has matched is never tried another way.
+_SAMPLE = re.compile(
+    rb"(?:node|container)_(?:(cpu_usage_seconds_total)|memory_working_set_bytes)"
+    rb'(?:\{((?:[^"{}]|"(?:[^"\\]|\\.)*+")*+)\})? ([0-9.eE+-]{1,32}) (\d{1,13})'
+)
+_LABEL = re.compile(rb'(?:^|,)(namespace|pod|container)="((?:[^"\\]|\\.)*+)"')
+_MAX_CPU_S = 1e12
+_MAX_MEMORY_BYTES = 2**60
 _NSEC_PER_S = 1e9
 
 
@@ -58,30 +68,52 @@ class Usage:
         }
 
 
-def parse_page(text: str) -> Reading:
-    """CPU and memory from a page; other lines are skipped."""
-    cpu: dict[Place, Amount] = {}
-    memory: dict[Place, int] = {}
-    for name, place, value, at_ms in _samples(text):
-        if name in _CPU:
-            cpu[place] = Amount(value, at_ms)
-        elif name in _MEMORY:
-            memory[place] = int(value)
-    return Reading(cpu, memory)
+class PageReader:
+    """CPU and memory from a page that arrives in pieces; other lines are skipped."""
 
+    def __init__(self) -> None:
+        self._cpu: dict[Place, Amount] = {}
+        self._memory_bytes: dict[Place, int] = {}
+        self._rest = b""
+        self._bytes = self._lines = self._pieces = 0
 
-def _samples(text: str) -> Iterator[tuple[str, Place, float, int]]:
-    for line in text.splitlines():
-        found = _LINE.fullmatch(line)
+    def feed(self, piece: bytes) -> None:
+        """ValueError for a page that no agent sends."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._pieces += 1
+        self._bytes += len(piece)
+        self._lines += len(lines)
+        for has, limit, unit in (
+            (self._bytes, MAX_BYTES, "bytes"),
+            (self._lines, MAX_LINES, "lines"),
+            (self._pieces, MAX_PIECES, "pieces"),
+            (max(map(len, (*lines, self._rest))), MAX_LINE_BYTES, "bytes in a line"),
+        ):
+            if has > limit:
+                raise ValueError(f"the page has more than {limit} {unit}")
+        for line in lines:
+            self._read(line)
+
+    def end(self) -> Reading:
+        """What the whole page says."""
+        self._read(self._rest)
+        return Reading(self._cpu, self._memory_bytes)
+
+    def _read(self, line: bytes) -> None:
+        found = _SAMPLE.fullmatch(line)
         if found is None:
-            continue
-        name, labels, value, at_ms = found.groups()
-        known = dict(_LABEL.findall(labels or ""))
-        place = (known.get("namespace", ""), known.get("pod", ""), known.get("container", ""))
+            return
+        is_cpu, labels, digits, at_ms = found.groups()
         try:
-            yield name, place, float(value), int(at_ms)
+            value = float(digits)
         except ValueError:
-            continue
+            return
+        known = {key: text.decode(errors="replace") for key, text in _LABEL.findall(labels or b"")}
+        place = (known.get(b"namespace", ""), known.get(b"pod", ""), known.get(b"container", ""))
+        if is_cpu and 0 <= value < _MAX_CPU_S:
+            self._cpu[place] = Amount(value, int(at_ms))
+        elif not is_cpu and 0 <= value < _MAX_MEMORY_BYTES:
+            self._memory_bytes[place] = int(value)
 
 
 def usages(before: Reading, now: Reading) -> dict[Place, Usage]:

@@ -1,5 +1,8 @@
 """`metrics.k8s.io`: agents are asked for usage every 15 s, and the results are served.
 
+An agent that does not answer in time, or with no page of usage, loses its numbers, is asked last,
+and more and more rarely: it takes nothing from the others.
+
 Selectors are those of nodes and pods themselves. Whatever has no two readings yet is not listed:
 clients then report that metrics are not available.
 """
@@ -7,8 +10,10 @@ clients then report that metrics are not available.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -19,7 +24,7 @@ from orch.server import turns
 from orch.server.handlers.call import INFO
 from orch.server.nodes import usage
 from orch.server.nodes.proxy import NodeProxy
-from orch.server.nodes.usage import NODE, Reading, Usage
+from orch.server.nodes.usage import NODE, PageReader, Reading, Usage
 from orch.server.objects import list_watch, options
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, decode, prefix_of
@@ -38,9 +43,21 @@ from orch.wire.tables import tables
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 15.0
-_TIMEOUT_S = 10.0
-_AT_ONCE = 16
+_TIMEOUT_S = 5.0
+_AT_ONCE = 8
+_LONGEST_PAUSE_S = 120.0
 _ROOT = f"/apis/{GROUP}/{VERSION}"
+
+
+@dataclass(slots=True)
+class _Agent:
+    """What an agent said last; times are the loop's."""
+
+    reading: Reading = field(default_factory=Reading)
+    usages: Mapping[usage.Place, Usage] = field(default_factory=dict)
+    failures: int = 0  # since it last answered
+    asked_s: float = 0.0
+    due_s: float = 0.0
 
 
 class UsagePages:
@@ -49,38 +66,48 @@ class UsagePages:
     def __init__(self, backend: Backend, proxy: NodeProxy) -> None:
         self._backend = backend
         self._proxy = proxy
-        self._readings: dict[str, Reading] = {}
-        self._usages: dict[str, Mapping[usage.Place, Usage]] = {}
+        self._agents: dict[str, _Agent] = {}
 
     async def refresh(self) -> None:
-        """Ask every agent once; the usage of an agent that does not answer is dropped."""
-        names = [
-            s.key.rpartition("/")[2] for s in self._backend.storage.list(prefix_of(NODES)).items
-        ]
-        for gone in self._readings.keys() - set(names):
-            del self._readings[gone]
-            self._usages.pop(gone, None)
+        """Ask every agent that is due, within one interval; those left over are the first next."""
+        stored = self._backend.storage.list(prefix_of(NODES)).items
+        names = [one.key.rpartition("/")[2] for one in stored]
+        self._agents = {name: self._agents.get(name) or _Agent() for name in names}
+        now_s = asyncio.get_running_loop().time()
+        due = [(name, agent) for name, agent in self._agents.items() if agent.due_s <= now_s]
+        due.sort(key=lambda one: (one[1].failures > 0, one[1].asked_s))
         turns = asyncio.Semaphore(_AT_ONCE)
 
-        async def ask(name: str) -> None:
+        async def ask(name: str, agent: _Agent) -> None:
             async with turns:
-                await self._read(name)
+                await self._ask(name, agent)
 
-        await asyncio.gather(*(ask(name) for name in names))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INTERVAL_S):
+                await asyncio.gather(*(ask(*one) for one in due))
 
-    async def _read(self, node: str) -> None:
+    async def _ask(self, node: str, agent: _Agent) -> None:
+        now_s = agent.asked_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                async with await self._proxy.ask(node, "/metrics/resource") as answer:
-                    answer.raise_for_status()
-                    text = (await answer.read()).decode(errors="replace")
-        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                reading = await self._read(node)
+        except (ApiError, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             log.debug("no usage from node %s: %s", node, error)
-            self._usages.pop(node, None)
-            return
-        now = usage.parse_page(text)
-        self._usages[node] = usage.usages(self._readings.get(node, Reading()), now)
-        self._readings[node] = now
+            pause_s = INTERVAL_S * (2 ** min(agent.failures, 8) - 1)
+            agent.usages, agent.failures = {}, agent.failures + 1
+            agent.due_s = now_s + min(pause_s, _LONGEST_PAUSE_S)
+        else:
+            agent.usages = usage.usages(agent.reading, reading)
+            agent.reading, agent.failures = reading, 0
+
+    async def _read(self, node: str) -> Reading:
+        async with await self._proxy.ask(node, "/metrics/resource") as answer:
+            answer.raise_for_status()
+            page = PageReader()
+            async for piece, _ in answer.content.iter_chunks():
+                page.feed(piece)
+                await asyncio.sleep(0)  # a page takes its time, never everybody's
+            return page.end()
 
     def routes(self) -> list[web.RouteDef]:
         paths = (
@@ -132,13 +159,17 @@ class UsagePages:
     def _record(self, document: Document) -> dict[str, Any] | None:
         name, now = document["metadata"]["name"], self._backend.now()
         if document["kind"] == NODES.kind:
-            used = self._usages.get(name, {}).get(NODE)
+            used = self._known(name).get(NODE)
             return usage.node_record(document, used, now) if used else None
-        known = self._usages.get(pods.node_of(document), {})
+        known = self._known(pods.node_of(document))
         namespace = document["metadata"]["namespace"]
         named = [c["name"] for c in (document.get("spec") or {}).get("containers") or ()]
         found = {c: known[namespace, name, c] for c in named if (namespace, name, c) in known}
         return usage.pod_record(document, found, now)
+
+    def _known(self, node: str) -> Mapping[usage.Place, Usage]:
+        agent = self._agents.get(node)
+        return agent.usages if agent else {}
 
 
 _KINDS = {"nodes": ("NodeMetrics", nodes.NODE_STRATEGY), "pods": ("PodMetrics", pods.STRATEGY)}

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
 from orch.server.objects.document import Admission, Document, ObjectTarget
-from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored, Write
 
 # No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
-_TRIES = 16  # each lost to another writer; then the client has to retry
+TRIES = 16  # each lost to another writer; then the client has to retry
 
 Result = TypeVar("Result")
 
@@ -39,10 +40,22 @@ def admit_every_deletion(_target: ObjectTarget, _old: Document) -> None:
     """No further rules."""
 
 
+# Held around a write that may grow, given the target, the document and a Write of it (`expected` 0
+# creates it); gives the writes to make together with it, or refuses by ApiError.
+Charge = Callable[[ObjectTarget, Document, Write], AbstractAsyncContextManager[Sequence[Write]]]
+
+
+@asynccontextmanager
+async def charge_nothing(*_write: object) -> AsyncIterator[Sequence[Write]]:
+    """No bounds and no quotas."""
+    yield ()
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """`admission` are the steps of creations and changes, in order, by the plural of their kind;
-    `admit_deletion` judges deletions, by the very state that is deleted.
+    `admit_deletion` judges deletions, by the very state that is deleted. `charge` comes last,
+    because it judges the data.
     """
 
     storage: Storage
@@ -51,6 +64,7 @@ class Backend:
     new_suffix: Callable[[], str] = random_suffix
     admission: Mapping[str, Sequence[Admission]] = field(default_factory=dict)
     admit_deletion: DeletionAdmission = admit_every_deletion
+    charge: Charge = charge_nothing
 
     def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError from the first check that refuses."""
@@ -70,7 +84,7 @@ class Backend:
         """The result of `write`, which is given the current object and writes only over that one;
         again after it lost to another writer. ApiError 404, 409 and those of `write`.
         """
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             try:
                 return await write(self.find(target))
             except KeyMissing:

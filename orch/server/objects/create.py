@@ -7,11 +7,11 @@ from functools import partial
 
 from orch.server import turns
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend
+from orch.server.objects.backend import TRIES, Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request.bodies import require_bounded
-from orch.server.storage.base import KeyExists, Stored
+from orch.server.storage.base import KeyExists, RevisionMismatch, Stored, Write
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import Strategy
 from orch.wire import errors, times
@@ -61,18 +61,22 @@ async def _try_create(
     )
     await turns.compute(partial(_complete, strategy, document))
     backend.admit(target, document, None)
-    data = encode(document)
+    key, data = key_of(strategy.resource, target.namespace, name), encode(document)
     require_bounded(data)
-    key = key_of(strategy.resource, target.namespace, name)
-    # No await from here to the queue of storage: a namespace found active now cannot be emptied
-    # before this object is visible in it (see `controllers.namespaces`).
-    _require_namespace(backend, target, name)
-    if options.dry_run:
-        return None if backend.storage.get(key) else Stored(key, 0, data)
-    try:
-        return await backend.storage.create(key, data)
-    except KeyExists:
-        return None
+    for _ in range(TRIES):
+        try:
+            async with backend.charge(target, document, Write(key, data, 0)) as charges:
+                # No await from here to the queue of storage: a namespace found active now cannot be
+                # emptied before this object is visible in it (see `controllers.namespaces`).
+                _require_namespace(backend, target, name)
+                if options.dry_run:
+                    return None if backend.storage.get(key) else Stored(key, 0, data)
+                return await backend.storage.create(key, data, charges)
+        except KeyExists:
+            return None
+        except RevisionMismatch:
+            continue  # another server charged the same quota
+    raise target.conflict()
 
 
 def _complete(strategy: Strategy, document: Document) -> None:

@@ -17,11 +17,11 @@ from orch.server.objects.document import Document, ObjectTarget, decode, encode,
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Stored
-from orch.server.strategy import namespaces
+from orch.server.strategy import namespaces, priority_classes
 from orch.server.strategy.base import Strategy
 from orch.wire import times
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NAMESPACES
+from orch.wire.records.kinds import NAMESPACES, PRIORITY_CLASSES
 
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
@@ -85,8 +85,12 @@ def _propagated(metadata: Document, propagation: str | None) -> bool:
 
 async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions) -> Deleted:
     """ApiError 403 (protected), 404, 409 (preconditions)."""
-    if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
+    resource = target.strategy.resource
+    if resource is NAMESPACES and target.name in namespaces.PROTECTED:
         raise target.forbidden(target.name, "this namespace may not be deleted")
+    if resource is PRIORITY_CLASSES and target.name in priority_classes.SYSTEM:
+        text = "this is a system priority class and cannot be deleted"
+        raise target.forbidden(target.name, text)
 
     async def attempt(stored: Stored) -> Deleted:
         document = decode(stored)

@@ -27,7 +27,7 @@ from orch.server.request.bodies import (
     too_large,
     values_in,
 )
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Stored, Write
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
 from orch.wire import causes
@@ -71,11 +71,12 @@ async def modify(
         data = encode(new)
         if len(data) > len(stored.data):
             require_bounded(data)
-        if options.dry_run:
-            return Stored(stored.key, stored.revision, data)
-        if _may_go(target, new):
+        if not options.dry_run and _may_go(target, new):
             return await backend.storage.delete(stored.key, stored.revision)
-        return await backend.storage.update(stored.key, data, stored.revision)
+        async with backend.charge(target, new, Write(stored.key, data, stored.revision)) as charges:
+            if options.dry_run:
+                return Stored(stored.key, stored.revision, data)
+            return await backend.storage.update(stored.key, data, stored.revision, charges)
 
     return await backend.write_current(target, write)
 

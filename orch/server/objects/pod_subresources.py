@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orch.server.objects import metadata
-from orch.server.objects.backend import Backend
+from orch.server.objects.backend import Backend, charge_nothing
 from orch.server.objects.delete import check_preconditions, delete
 from orch.server.objects.document import Document, ObjectTarget, decode, encode
 from orch.server.objects.modify import modify
@@ -93,7 +93,10 @@ _CONDITION = {
 async def evict(
     backend: Backend, target: ObjectTarget, eviction: Document, *, dry_run: bool
 ) -> None:
-    """`eviction` is an Eviction record, and may be changed. ApiError 400, 404, 409, 422."""
+    """`eviction` is an Eviction record, and may be changed. ApiError 400, 404, 409, 422.
+
+    It is a way to delete: a full namespace must not stop it, so the mark costs nothing.
+    """
     asked = _delete_options_of(target, eviction)
     options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
     now = times.format_time(backend.now())
@@ -108,7 +111,8 @@ async def evict(
         return {**pod, "status": {**status, "conditions": [*others, marked]}}
 
     status = target._replace(subresource="status")
-    marked = await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
+    marking = replace(backend, charge=charge_nothing)
+    marked = await modify(marking, status, disrupt, WriteOptions(dry_run=options.dry_run))
     if options.resource_version:  # of the pod before it was marked
         options = replace(options, resource_version=str(marked.revision))
     await delete(backend, target, options)

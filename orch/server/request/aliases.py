@@ -23,7 +23,9 @@ _LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
 
 
 def served_resources(*, upstream: bool) -> tuple[Resource, ...]:
-    """The resources that clients discover; the reference's names first, so that they win."""
+    """The resources that clients discover; the reference's names first, so that they win, and
+    short names once: clients warn of others.
+    """
     if not upstream:
         return RESOURCES
     aliased = [
@@ -31,7 +33,11 @@ def served_resources(*, upstream: bool) -> tuple[Resource, ...]:
         for resource in RESOURCES
         if resource.group in aliases.UPSTREAM_BY_OWN
     ]
-    return (*aliased, NODE_USAGE, POD_USAGE, *RESOURCES)
+    own = [
+        replace(resource, short_names=()) if resource.group in aliases.UPSTREAM_BY_OWN else resource
+        for resource in RESOURCES
+    ]
+    return (*aliased, NODE_USAGE, POD_USAGE, *own)
 
 
 def own_request(info: RequestInfo) -> RequestInfo:

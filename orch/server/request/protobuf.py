@@ -19,9 +19,10 @@ _Form = Callable[[Any], Any]
 MAGIC = b"k8s\x00"
 KINDS = (
     "Binding", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DeleteOptions", "Eviction",
-    "Lease", "LocalSubjectAccessReview", "Namespace", "Pod", "Role", "RoleBinding", "Secret",
-    "SelfSubjectAccessReview", "SelfSubjectReview", "SelfSubjectRulesReview", "ServiceAccount",
-    "SubjectAccessReview", "TokenRequest", "TokenReview",
+    "Lease", "LocalSubjectAccessReview", "Namespace", "Pod", "PriorityClass", "ResourceQuota",
+    "Role", "RoleBinding", "Secret", "SelfSubjectAccessReview", "SelfSubjectReview",
+    "SelfSubjectRulesReview", "ServiceAccount", "SubjectAccessReview", "TokenRequest",
+    "TokenReview",
 )  # fmt: skip
 INLINED = ("ephemeralContainerCommon", "handler", "localObjectReference", "volumeSource")
 _MAX_FIELDS = 20_000  # each takes microseconds, and up to 300 bytes of memory in the parser

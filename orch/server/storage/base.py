@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from orch.server.storage.tally import Tally
+
 Derived = TypeVar("Derived")
 
 
@@ -63,6 +65,10 @@ class ObjectTooLarge(StorageFailed):
     """The medium does not accept an object of this size."""
 
 
+class StorageFull(StorageFailed):
+    """The medium takes no more data: nothing was written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One object at one revision. `memo` caches values that readers derive from `data`."""
@@ -78,6 +84,16 @@ class Stored:
             self.memo[name] = derive(self)
         derived: Derived = self.memo[name]
         return derived
+
+
+class Write(NamedTuple):
+    """A requested write; `data` None deletes the object. `expected` is the revision that the
+    caller read: 0 where there must be no object, None for any.
+    """
+
+    key: str
+    data: bytes | None
+    expected: int | None
 
 
 class Change(NamedTuple):
@@ -148,6 +164,10 @@ class Storage(Protocol):
     def revision(self) -> int:
         """Revision of the newest write."""
 
+    @property
+    def tally(self) -> Tally:
+        """The amounts of what `get` and `list` would show now."""
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -178,11 +198,15 @@ class Storage(Protocol):
         With `revision`, as it was then; Compacted when some changes since are no longer held.
         """
 
-    async def create(self, key: str, data: bytes) -> Stored:
-        """KeyExists when the key is taken."""
+    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
+        """KeyExists when the key is taken. `also` are updates of other objects: all are written, or
+        nothing is (RevisionMismatch when one of them changed or is gone).
+        """
 
-    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
-        """KeyMissing, RevisionMismatch."""
+    async def update(
+        self, key: str, data: bytes, expected_revision: int, also: Sequence[Write] = ()
+    ) -> Stored:
+        """KeyMissing, RevisionMismatch; `also` as for `create`."""
 
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
         """The last data under the revision of the deletion. KeyMissing, RevisionMismatch."""

@@ -7,10 +7,10 @@ failed call becomes a StorageFailed that names the server.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from orch.component.grpc_channel import (
@@ -28,6 +28,7 @@ from orch.server.storage.base import (
     ObjectTooLarge,
     OutcomeUnknown,
     StorageFailed,
+    StorageFull,
     StorageUnavailable,
 )
 
@@ -70,9 +71,19 @@ class EtcdEvent:
     value: bytes | None
 
 
+class Put(NamedTuple):
+    """A write over the entry at revision `expected`."""
+
+    key: bytes
+    value: bytes
+    expected: int
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a conditional write: `found` is the entry before a deletion, or the conflicting entry."""
+    """Of a conditional write: `found` is the entry before a deletion, or the one that was found
+    where the (first) write was not made.
+    """
 
     written: bool
     revision: int
@@ -120,12 +131,17 @@ class EtcdClient:
         answer = await self._read("list", request)
         return [_entry(kv) for kv in answer.kvs], int(answer.header.revision), bool(answer.more)
 
-    async def put(self, key: bytes, value: bytes, expected: int) -> Outcome:
-        """Write only over the entry at revision `expected` (0: only where there is none)."""
+    async def put(
+        self, key: bytes, value: bytes, expected: int, also: Sequence[Put] = ()
+    ) -> Outcome:
+        """Write only over the entry at revision `expected` (0: only where there is none), and only
+        together with the others.
+        """
         operation = "update" if expected else "create"
-        request = _if_at(
-            key, expected, pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
-        )
+        request = pb.TxnRequest()
+        for put in (Put(key, value, expected), *also):
+            action = pb.RequestOp(request_put=pb.PutRequest(key=put.key, value=put.value))
+            request.MergeFrom(_if_at(put.key, put.expected, action))
         return _outcome(await self._call(operation, "Txn", request))
 
     async def delete(self, key: bytes, expected: int | None) -> Outcome:
@@ -247,6 +263,9 @@ def _failure(server: str, failed: CallFailed, *, written: bool) -> StorageFailed
         return Compacted(0, 0)
     if code == "INVALID_ARGUMENT" and "too large" in details:
         return ObjectTooLarge("the object is too large for etcd (--max-request-bytes of etcd)")
+    if code == "RESOURCE_EXHAUSTED" and "space exceeded" in details:
+        text = f"etcd at {server}: {details}: compact and defragment it, then disarm its alarm"
+        return StorageFull(text)
     if code == "DEADLINE_EXCEEDED":
         kind = OutcomeUnknown if written else StorageUnavailable
         return kind(f"etcd at {server} did not answer in time")

@@ -29,9 +29,10 @@ from orch.server.storage.base import (
     StorageFailed,
     StorageUnavailable,
     Stored,
+    Write,
 )
 from orch.server.storage.compaction import Compactor
-from orch.server.storage.etcd import EtcdClient, EtcdEvent, Outcome
+from orch.server.storage.etcd import EtcdClient, EtcdEvent, Outcome, Put
 from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
@@ -159,27 +160,37 @@ class EtcdStorage(MirroredStorage):
         except (StorageFailed, Compacted) as error:
             log.warning("cannot compact etcd yet: %s", error)
 
-    async def create(self, key: str, data: bytes) -> Stored:
-        return await self.update(key, data, 0)
+    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
+        return await self.update(key, data, 0, also)
 
-    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
+    async def update(
+        self, key: str, data: bytes, expected_revision: int, also: Sequence[Write] = ()
+    ) -> Stored:
         self._require_open()
-        return await _whole(self._put(key, data, expected_revision))
+        return await _whole(self._put(Write(key, data, expected_revision), also))
 
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
         self._require_open()
         return await _whole(self._delete(key, expected_revision))
 
-    async def _put(self, key: str, data: bytes, expected: int) -> Stored:
+    async def _put(self, write: Write, also: Sequence[Write]) -> Stored:
         """The object as readers see it, unless it changed again; `expected` 0 creates it."""
-        outcome = await self._client.put(self._named(key), data, expected)
+        key, expected = write.key, write.expected or 0
+        first, *others = (
+            Put(self._named(each.key), each.data or b"", each.expected or 0)
+            for each in (write, *also)
+        )
+        outcome = await self._client.put(*first, others)
         await self._until_seen(outcome)
         if not outcome.written:
+            found = 0 if outcome.found is None else outcome.found.revision
+            if also and found == expected:
+                raise RevisionMismatch(also[0].key, also[0].expected or 0, outcome.revision)
             raise _conflict(key, expected, outcome) if expected else KeyExists(key)
         stored = self.get(key)
         if stored is not None and stored.revision == outcome.revision:
             return stored
-        return Stored(key, outcome.revision, data)
+        return Stored(key, outcome.revision, first.value)
 
     async def _delete(self, key: str, expected: int | None) -> Stored:
         outcome = await self._client.delete(self._named(key), expected)

@@ -16,6 +16,7 @@ from orch.component.grpc_channel import Observe
 from orch.component.process.daemon import SetupError
 from orch.server.storage.base import Storage
 from orch.server.storage.sqlite import SqliteStorage
+from orch.server.storage.tally import Bounds
 
 
 def parse_servers(servers: Sequence[str]) -> tuple[str, ...]:
@@ -44,6 +45,9 @@ DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
 STORAGE_FILE = "state.db"
 DEFAULT_PREFIX = "/registry"
 DEFAULT_COMPACTION_S = 300.0
+_MIB = 1024 * 1024
+# Everything is held in memory; the unit allows the process 4 GiB.
+DEFAULT_BOUNDS = Bounds(objects=50_000, bytes=128 * _MIB, store_bytes=1024 * _MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class StorageFlags:
     key_file: Path | None = None
     prefix: str = DEFAULT_PREFIX
     compaction_s: float = DEFAULT_COMPACTION_S
+    bounds: Bounds = DEFAULT_BOUNDS
 
 
 def add_to(group: argparse._ArgumentGroup) -> None:
@@ -75,6 +80,20 @@ def add_to(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--etcd-compaction-interval", type=program_flags.duration, default=DEFAULT_COMPACTION_S,
         metavar="DURATION", help="interval between compactions of etcd; 0: never",
+    )  # fmt: skip
+    default = DEFAULT_BOUNDS
+    group.add_argument(
+        "--max-namespace-objects", type=program_flags.whole_number, default=default.objects,
+        metavar="N",
+        help="maximum of objects in a namespace, and of each kind without one; 0: no limit",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-namespace-mib", type=program_flags.whole_number, default=default.bytes // _MIB,
+        metavar="MIB", help="maximum of bytes in a namespace; 0: no limit",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-store-mib", type=program_flags.whole_number, default=default.store_bytes // _MIB,
+        metavar="MIB", help="maximum of bytes in all, 1 KiB more for each object; 0: no limit",
     )  # fmt: skip
 
 
@@ -99,6 +118,11 @@ def flags_of(values: argparse.Namespace) -> StorageFlags:
         key_file=values.etcd_keyfile,
         prefix=prefix,
         compaction_s=values.etcd_compaction_interval,
+        bounds=Bounds(
+            values.max_namespace_objects,
+            values.max_namespace_mib * _MIB,
+            values.max_store_mib * _MIB,
+        ),
     )
 
 

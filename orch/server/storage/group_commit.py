@@ -23,20 +23,11 @@ from orch.server.storage.base import (
     StorageError,
     StorageFailed,
     Stored,
+    Write,
 )
 from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
-
-
-class Write(NamedTuple):
-    """A requested write; `data` None deletes the object. `expected` is the revision that the
-    caller read: 0 where there must be no object, None for any.
-    """
-
-    key: str
-    data: bytes | None
-    expected: int | None
 
 
 def refuse(write: Write, head: int | None) -> StorageError | None:
@@ -70,9 +61,11 @@ class Medium(Protocol):
 
 
 class _Queued(NamedTuple):
-    """A write and the future of its caller; without a write, only a commit that must succeed."""
+    """Writes that belong together, and the future of their caller, who is answered with the first;
+    without writes, only a commit that must succeed.
+    """
 
-    write: Write | None
+    writes: Sequence[Write]
     answer: asyncio.Future[Change | None]
 
 
@@ -95,11 +88,16 @@ class GroupCommitStorage(MirroredStorage):
     def size_bytes(self) -> int:
         return self._medium.size_bytes()
 
-    async def create(self, key: str, data: bytes) -> Stored:
-        return self._written(await self._submit(Write(key, data, 0)))
+    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
+        return await self.update(key, data, 0, also)
 
-    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
-        return self._written(await self._submit(Write(key, data, expected_revision)))
+    async def update(
+        self, key: str, data: bytes, expected_revision: int, also: Sequence[Write] = ()
+    ) -> Stored:
+        change = await self._submit(Write(key, data, expected_revision), *also)
+        if change is None or change.current is None:
+            raise AssertionError(f"a write of {key} without a new state")
+        return change.current
 
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
         change = await self._submit(Write(key, None, expected_revision))
@@ -110,7 +108,7 @@ class GroupCommitStorage(MirroredStorage):
     async def check(self) -> None:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
-                await self._submit(None)
+                await self._submit()
         except TimeoutError:
             raise StorageFailed(f"no commit within {CHECK_TIMEOUT_S:g} s") from None
 
@@ -141,19 +139,13 @@ class GroupCommitStorage(MirroredStorage):
             self._queue.put(None)
             await asyncio.to_thread(thread.join)
 
-    @staticmethod
-    def _written(change: Change | None) -> Stored:
-        if change is None or change.current is None:
-            raise AssertionError("a write without a new state")
-        return change.current
-
-    async def _submit(self, write: Write | None) -> Change | None:
+    async def _submit(self, *writes: Write) -> Change | None:
         if self._thread is None or self._loop is None:
             raise StorageFailed("storage is not open")
         answer: asyncio.Future[Change | None] = self._loop.create_future()
         if not self._collected:
             self._loop.call_soon(self._hand_over)
-        self._collected.append(_Queued(write, answer))
+        self._collected.append(_Queued(writes, answer))
         return await answer
 
     def _hand_over(self) -> None:
@@ -215,11 +207,13 @@ class _Writer:
         changes: list[Change] = []
         answers: _Answers = []
         for queued in batch:
-            outcome = self._judge(queued.write)
-            if isinstance(outcome, Change):
-                changes.append(outcome)
-            answers.append((queued.answer, outcome))
-        if not changes and all(queued.write for queued in batch):
+            outcome = self._judge(queued.writes)
+            if isinstance(outcome, StorageError):
+                answers.append((queued.answer, outcome))
+                continue
+            changes += outcome
+            answers.append((queued.answer, next(iter(outcome), None)))
+        if not changes and all(queued.writes for queued in batch):
             return changes, answers  # only refusals
         try:
             self._medium.commit(changes, self._revision)
@@ -232,13 +226,20 @@ class _Writer:
             return [], [(future, failure) for future, _ in answers]
         return changes, answers
 
-    def _judge(self, write: Write | None) -> Change | StorageError | None:
-        if write is None:
-            return None
+    def _judge(self, writes: Sequence[Write]) -> list[Change] | StorageError:
+        """The changes of all of them, or the refusal of one."""
+        for position, write in enumerate(writes):
+            head = self._heads.get(write.key)
+            if position and (head is None or head.revision != write.expected):
+                current = 0 if head is None else head.revision
+                return RevisionMismatch(write.key, write.expected or 0, current)
+            refusal = refuse(write, None if head is None else head.revision)
+            if refusal is not None:
+                return refusal
+        return [self._change(write) for write in writes]
+
+    def _change(self, write: Write) -> Change:
         head = self._heads.get(write.key)
-        refusal = refuse(write, None if head is None else head.revision)
-        if refusal is not None:
-            return refusal
         self._revision += 1
         if write.data is None:
             del self._heads[write.key]

@@ -12,6 +12,7 @@ from itertools import chain
 from operator import attrgetter
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
+from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 
@@ -59,6 +60,10 @@ class _KindTable:
         return sorted(found, key=attrgetter("key"))
 
 
+def _data_of(stored: Stored | None) -> bytes | None:
+    return None if stored is None else stored.data
+
+
 class MirroredStorage:
     """The reading half of a storage: objects and history of all kinds under one revision."""
 
@@ -66,6 +71,7 @@ class MirroredStorage:
         self.revision = 0
         self._loaded_at = 0
         self._tables: dict[str, _KindTable] = {}
+        self.tally = Tally()
         self._ended = False
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
@@ -73,13 +79,14 @@ class MirroredStorage:
         self.revision = self._loaded_at = revision
         for stored in items:
             self._table(stored.key).put(stored)
+            self.tally.record(stored.key, None, stored.data)
 
     def reload(self, items: Iterable[Stored], revision: int) -> None:
         """Start again from the medium's contents, after changes were missed.
 
         Every watch ends with Compacted.
         """
-        tables, self._tables = self._tables, {}
+        tables, self._tables, self.tally = self._tables, {}, Tally()
         self.load(items, revision)
         for table in tables.values():
             table.history.lose(revision)
@@ -99,10 +106,12 @@ class MirroredStorage:
         by_table: dict[_KindTable, list[Change]] = {}
         for change in changes:
             table = self._table(change.key)
+            before = table.objects.get(change.key)
             if change.current is None:
                 table.drop(change.key)
             else:
                 table.put(change.current)
+            self.tally.record(change.key, _data_of(before), _data_of(change.current))
             by_table.setdefault(table, []).append(change)
             self.revision = change.revision
         for table, its_changes in by_table.items():

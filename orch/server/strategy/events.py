@@ -22,10 +22,12 @@ _SEEN_AT = (
 )
 
 
-def last_seen(event: Document) -> datetime | None:
-    """The last occurrence; None without a readable time."""
+def last_seen(event: Document, now: datetime) -> datetime | None:
+    """The last occurrence; None without a readable time. A time to come is the reporter's mistake,
+    or its way to have the event kept: it counts as `now`.
+    """
     moments = [moment for path in _SEEN_AT if (moment := _moment(event, path))]
-    return max(moments, default=None)
+    return min(now, max(moments)) if moments else None
 
 
 def _moment(event: Document, path: str) -> datetime | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import orjson
+
 from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status
 from orch.wire import causes
 from orch.wire.errors import Cause
@@ -12,6 +14,7 @@ from orch.wire.records.kinds import LEASES, NODES
 from orch.wire.times import is_time
 from orch.wire.validation import label_value_problems, qualified_name_problems
 
+MAX_STATUS_BYTES = 256 * 1024  # 50 images take about 15 KiB
 _SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
 
 
@@ -24,7 +27,13 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
         if before.get(name) and spec.get(name) != before.get(name):
             why = "node updates may not change it once it is set"
             yield causes.forbidden(f"spec.{name}", why)
-    yield from _address_causes((new.get("status") or {}).get("addresses") or [])
+    status = new.get("status") or {}
+    size = len(orjson.dumps(status))
+    if size > MAX_STATUS_BYTES and status != (old or {}).get("status"):
+        detail = f"has {size} bytes as JSON, may have at most {MAX_STATUS_BYTES}"
+        yield causes.too_long("status", detail)
+        return
+    yield from _address_causes(status.get("addresses") or [])
 
 
 def _taint_causes(taints: list[Document]) -> Iterator[Cause]:

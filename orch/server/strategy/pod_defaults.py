@@ -20,8 +20,6 @@ _SPEC = {
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
-    "priority": 0,
-    "preemptionPolicy": "PreemptLowerPriority",
 }
 _CONTAINER = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}

@@ -17,6 +17,7 @@ from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_has
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
 
+_OF_ADMISSION = ("priority", "preemptionPolicy")  # clients rarely send them back
 _GRACE_MAX_S = 2**31 - 1  # 68 years: its end must still be a valid date
 
 
@@ -37,7 +38,11 @@ def _prepare_create(document: Document) -> None:
 def _prepare_update(new: Document, old: Document) -> None:
     keep(new, old, "status")
     if (new.get("spec") or {}) != (old.get("spec") or {}):
-        pod_defaults.fill(new.setdefault("spec", {}))
+        spec = new.setdefault("spec", {})
+        for name in _OF_ADMISSION:
+            if spec.get(name) is None:
+                keep(spec, old.get("spec") or {}, name)
+        pod_defaults.fill(spec)
         if new["spec"] != old.get("spec"):
             new["metadata"]["generation"] = _next_generation(old)
 

@@ -6,7 +6,16 @@ accounts, the identities of pods, have no rules of their own.
 
 from __future__ import annotations
 
-from orch.server.strategy import configuration, events, namespaces, nodes, pods, rbac
+from orch.server.strategy import (
+    configuration,
+    events,
+    namespaces,
+    nodes,
+    pods,
+    priority_classes,
+    quotas,
+    rbac,
+)
 from orch.server.strategy.base import Strategy
 from orch.wire.records.kinds import REVIEWS, SERVICE_ACCOUNTS
 
@@ -22,11 +31,13 @@ STRATEGIES: tuple[Strategy, ...] = (
     configuration.CONFIG_MAP_STRATEGY,
     configuration.SECRET_STRATEGY,
     SERVICE_ACCOUNT_STRATEGY,
+    quotas.STRATEGY,
     nodes.LEASE_STRATEGY,
     *rbac.ROLE_STRATEGIES[:1],
     *rbac.BINDING_STRATEGIES[:1],
     *rbac.ROLE_STRATEGIES[1:],
     *rbac.BINDING_STRATEGIES[1:],
+    priority_classes.STRATEGY,
     *REVIEW_STRATEGIES,
 )
 _BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}

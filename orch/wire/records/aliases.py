@@ -20,6 +20,7 @@ OWN_BY_UPSTREAM: Mapping[str, str] = {
     "authorization.k8s.io": names.AUTHORIZATION_GROUP,
     "coordination.k8s.io": names.COORDINATION_GROUP,
     "rbac.authorization.k8s.io": names.RBAC_GROUP,
+    "scheduling.k8s.io": names.SCHEDULING_GROUP,
 }
 UPSTREAM_BY_OWN: Mapping[str, str] = {own: theirs for theirs, own in OWN_BY_UPSTREAM.items()}
 _UPSTREAM_LEASE_NAMESPACE = "kube-node-lease"

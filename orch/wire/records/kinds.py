@@ -14,6 +14,7 @@ from orch.wire.names import (
     AUTHORIZATION_GROUP,
     COORDINATION_GROUP,
     RBAC_GROUP,
+    SCHEDULING_GROUP,
 )
 from orch.wire.records.authentication import SelfSubjectReview, TokenReview
 from orch.wire.records.authorization import (
@@ -22,7 +23,14 @@ from orch.wire.records.authorization import (
     SelfSubjectRulesReview,
     SubjectAccessReview,
 )
-from orch.wire.records.configuration import ConfigMap, Lease, Secret, ServiceAccount
+from orch.wire.records.configuration import (
+    ConfigMap,
+    Lease,
+    PriorityClass,
+    ResourceQuota,
+    Secret,
+    ServiceAccount,
+)
 from orch.wire.records.core import Event, Namespace, Node
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
@@ -100,6 +108,12 @@ SECRETS = Resource("", "v1", "secrets", "secret", Secret, True)
 SERVICE_ACCOUNTS = Resource(
     "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",), ("token",)
 )
+RESOURCE_QUOTAS = Resource(
+    "", "v1", "resourcequotas", "resourcequota", ResourceQuota, True, ("quota",), ("status",)
+)
+PRIORITY_CLASSES = Resource(
+    SCHEDULING_GROUP, "v1", "priorityclasses", "priorityclass", PriorityClass, False, ("pc",)
+)
 
 
 def _rbac(model: type[ApiObject], *, namespaced: bool) -> Resource:
@@ -134,8 +148,8 @@ REVIEWS = (
 )
 
 RESOURCES: tuple[Resource, ...] = (
-    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, LEASES,
-    CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, *REVIEWS,
+    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, RESOURCE_QUOTAS,
+    LEASES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, PRIORITY_CLASSES, *REVIEWS,
 )  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 

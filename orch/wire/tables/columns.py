@@ -132,6 +132,26 @@ def _secret_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), raw.text(record, "type"), count, age(record, now)]
 
 
+def _quota_cells(record: Record, now: datetime) -> list[Cell]:
+    used = raw.mapping(record, "status", "used")
+    amounts = sorted(raw.mapping(record, "status", "hard").items())
+    shown = [(key, f"{key}: {used.get(key, 0)}/{hard}") for key, hard in amounts]
+    requests = ", ".join(text for key, text in shown if not key.startswith("limits."))
+    limits = ", ".join(text for key, text in shown if key.startswith("limits."))
+    return [name(record), requests, limits, age(record, now)]
+
+
+def _priority_class_cells(record: Record, now: datetime) -> list[Cell]:
+    is_default = raw.value(record, "globalDefault") is True
+    return [
+        name(record),
+        raw.number(record, "value"),
+        str(is_default).lower(),
+        age(record, now),
+        raw.text(record, "preemptionPolicy"),
+    ]
+
+
 def _node_usage_cells(record: Record, now: datetime) -> list[Cell]:
     amounts = raw.mapping(record, "usage")
     shown = [raw.text(amounts, "cpu"), raw.text(amounts, "memory")]
@@ -225,6 +245,25 @@ _LAYOUTS = {
     "Secret": Layout(
         (NAME, Column("Type", "What it is for."), Column("Data", "How many values it has."), AGE),
         _secret_cells,
+    ),
+    "ResourceQuota": Layout(
+        (
+            NAME,
+            Column("Request", "What is in use, and may be: objects, bytes, requests of pods."),
+            Column("Limit", "What is in use, and may be: limits of pods."),
+            AGE,
+        ),
+        _quota_cells,
+    ),
+    "PriorityClass": Layout(
+        (
+            NAME,
+            Column("Value", "The priority of its pods."),
+            Column("Global-Default", "Whether pods get it that name no class."),
+            AGE,
+            Column("PreemptionPolicy", "Whether its pods may displace others."),
+        ),
+        _priority_class_cells,
     ),
     "NodeMetrics": Layout(_USAGE, _node_usage_cells),
     "PodMetrics": Layout(_USAGE, _pod_usage_cells),

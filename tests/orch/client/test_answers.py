@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
@@ -74,7 +75,7 @@ async def test_chunks_come_as_they_arrive_and_read_takes_the_rest(
     async with transport.stream("/") as stream:
         first = await anext(stream.chunks())
         assert b"abcdef".startswith(first)
-        assert first + await stream.read() == b"abcdef"
+        assert first + await stream.beginning(100, within_s=30) == b"abcdef"
 
 
 async def test_a_stream_that_breaks_off_is_an_error_after_its_lines(
@@ -95,6 +96,47 @@ async def test_a_silent_stream_is_given_up(
     transport = await send(b"one\n", then="hang")
     with pytest.raises(TransportError, match=r"the server did not answer within 0\.05 s"):
         await lines(transport, silence_s=0.05)
+
+
+async def test_bytes_without_a_line_are_silence_to_who_waits_for_lines() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nX-Kind: stream\r\n\r\none\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    transport = Transport(ClientConfig(server=f"http://127.0.0.1:{port}"))
+    async with asyncio.timeout(30):
+        with pytest.raises(TransportError, match=r"the server did not answer within 0\.5 s"):
+            await lines(transport, silence_s=0.5)
+    await transport.close()
+    server.close()
+
+
+async def test_a_refusal_that_drips_or_never_ends_is_cut(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(b"no" * 10, then="hang")
+    async with transport.stream("/") as stream:
+        assert await stream.beginning(4, within_s=30) == b"nono"
+        with pytest.raises(TransportError, match=r"did not answer within 0\.05 s"):
+            await stream.beginning(1000, within_s=0.05)
+
+
+async def test_an_answer_beyond_every_measure_is_refused(
+    send: Callable[..., Awaitable[Transport]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "MAX_BYTES", 2**20)
+    transport = await send(b"x" * 2**20)
+    assert len((await transport.request("GET", "/")).body) == 2**20
+    transport = await send(b"x" * 2**20, b"y", then="hang")
+    with pytest.raises(TransportError, match="answered with more than 1 MiB"):
+        await transport.request("GET", "/")
 
 
 async def test_leaving_a_stream_early_does_not_wait_for_its_rest(

@@ -13,10 +13,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from orch.client import informer as informer_module
-from orch.client.informer import Informer
+from orch.client.informer import Informer, InformerMetrics
 from orch.client.kubeconfig import ClientConfig
-from orch.client.resources import ApiClient
+from orch.client.resources import ApiClient, ListResult
 from orch.client.transport import Transport, TransportError
+from orch.component.diagnostics.health import CheckFailed
+from orch.component.diagnostics.metrics import Registry
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
@@ -56,6 +58,8 @@ class Server:
         self.lists += 1
         return web.json_response(
             {
+                "kind": "NodeList",
+                "apiVersion": "v1",
                 "metadata": {"resourceVersion": str(self.revision)},
                 "items": list(self.objects.values()),
             }
@@ -87,11 +91,16 @@ class Server:
 class Watcher:
     """An informer under test, and a way to wait for what it should do."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, silence_s: float) -> None:
         self.changes = 0
         self.changed = asyncio.Event()
+        self.client = client
         self.informer = Informer(
-            client, Node, field_selector="metadata.name!=x", on_change=self.on_change
+            client,
+            Node,
+            field_selector="metadata.name!=x",
+            on_change=self.on_change,
+            silence_s=silence_s,
         )
 
     def on_change(self) -> None:
@@ -117,14 +126,16 @@ async def watcher(
     server: Server,
     aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Watcher]:
+    """Its watches may be silent for 120 s, or for the parameter of the test."""
     monkeypatch.setattr(informer_module, "FIRST_DELAY_S", 0.001)
     monkeypatch.setattr(informer_module, "MAX_DELAY_S", 0.01)
     app = web.Application()
     app.router.add_get("/api/v1/nodes", server.handle)
     listening = await aiohttp_server(app)
     transport = Transport(ClientConfig(server=str(listening.make_url("/"))[:-1]), timeout_s=2)
-    watcher = Watcher(ApiClient(transport))
+    watcher = Watcher(ApiClient(transport), getattr(request, "param", 120.0))
     task = loops.spawn(watcher.informer.run(), name="informer")
     yield watcher
     await loops.cancel(task)
@@ -174,7 +185,9 @@ async def test_a_bookmark_moves_the_revision_and_is_contact_but_no_change(
     before = watcher.informer.last_contact_s
     assert before is not None
     await asyncio.sleep(0.002)
-    await server.send("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "77"}})
+    await server.send(
+        "BOOKMARK", {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "77"}}
+    )
     await watcher.until(lambda: (watcher.informer.last_contact_s or 0) > before)
     server.break_off()
     await watcher.until(lambda: server.streams)
@@ -255,3 +268,66 @@ async def test_the_delays_grow_from_200_ms_to_7_s(monkeypatch: pytest.MonkeyPatc
             await informer.run()
     delays_s = [round(later - before, 3) for before, later in itertools.pairwise(listed_s)]
     assert delays_s == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0]
+
+
+async def test_a_reset_of_the_connections_makes_it_dial_anew_at_once_and_say_so(
+    server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watcher.until(lambda: len(server.streams) == 1)
+    await watcher.client.transport.reset()
+    await watcher.until(lambda: len(server.streams) == 2)
+    await server.send("ADDED", server.put("a"))
+    await watcher.until(lambda: "a" in watcher.known())
+    assert (server.lists, server.watched_from) == (1, ["10", "10"])
+    assert "its connections are dialled anew" in caplog.text
+
+
+@pytest.mark.parametrize("watcher", [0.5], indirect=True)
+async def test_a_watch_that_says_nothing_for_too_long_is_dialled_anew(
+    server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watcher.until(lambda: len(server.streams) == 2)
+    assert "the server did not answer within 0.5 s" in caplog.text
+    await server.send("ADDED", server.put("a"))
+    await watcher.until(lambda: "a" in watcher.known())
+
+
+@pytest.mark.looptime
+async def test_health_and_a_metric_tell_of_silence() -> None:
+    class Hanging:
+        async def list(self, *_args: object, **_options: object) -> ListResult[Node]:
+            return ListResult((), "1")
+
+        async def watch(self, *_args: object, **options: Any) -> AsyncIterator[None]:
+            assert options["silence_s"] == 120
+            await asyncio.Event().wait()
+            yield
+
+    informer = Informer(Hanging(), Node)  # type: ignore[arg-type]
+    registry = Registry(None)
+    registry.register(InformerMetrics(lambda: [informer]))
+    informer.require_contact()  # it does not run yet
+    task = loops.spawn(informer.run(), name="informer")
+    await asyncio.sleep(149)
+    informer.require_contact()
+    await asyncio.sleep(2)
+    text = "the API server has not been heard about nodes for 151 s: changes since then are not"
+    with pytest.raises(CheckFailed, match=text):
+        informer.require_contact()
+    page, _ = registry.render("")
+    assert b'orch_informer_silence_seconds{resource="nodes"} 151.0' in page
+    await loops.cancel(task)
+
+
+@pytest.mark.looptime
+async def test_a_server_that_was_never_heard_is_silent_from_the_start() -> None:
+    class Unreachable:
+        async def list(self, *_args: object, **_options: object) -> None:
+            raise TransportError("unreachable")
+
+    informer = Informer(Unreachable(), Node)  # type: ignore[arg-type]
+    task = loops.spawn(informer.run(), name="informer")
+    await asyncio.sleep(200)
+    with pytest.raises(CheckFailed, match="for 200 s"):
+        informer.require_contact()
+    await loops.cancel(task)

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from orch.client import json_api
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -25,12 +26,16 @@ NODE = {
 }
 
 
+NODES = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "42"}}
+
+
 class Server:
     """Answers every request with what it is told and keeps what it was asked."""
 
     def __init__(self) -> None:
         self.status = 200
         self.answer: Any = NODE
+        self.answers: list[Any] = []  # before it
         self.method = ""
         self.path = ""
         self.query: dict[str, str] = {}
@@ -43,6 +48,8 @@ class Server:
         self.query = dict(request.query)
         self.content_type = request.headers.get("Content-Type", "")
         self.body = orjson.loads(raw) if raw else None
+        if self.answers:
+            self.answer = self.answers.pop(0)
         body = self.answer if isinstance(self.answer, bytes) else orjson.dumps(self.answer)
         return web.Response(status=self.status, body=body, content_type="application/json")
 
@@ -102,13 +109,15 @@ async def test_paths_follow_the_table_of_kinds(
     client: ApiClient,
     server: Server,
 ) -> None:
-    server.answer = {"metadata": {"name": "a"}}
+    kinds = {"leases": ("coordination.orch.io/v1", "Lease"), "nodes": ("v1", "Node")}
+    version, kind = next((kinds[one] for one in kinds if one in path), ("v1", "Pod"))
+    server.answer = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}}
     await call(client)
     assert (server.method, server.path) == (method, path)
 
 
 async def test_list_gives_records_and_the_revision(client: ApiClient, server: Server) -> None:
-    server.answer = {"kind": "NodeList", "metadata": {"resourceVersion": "42"}, "items": [NODE]}
+    server.answer = {**NODES, "items": [NODE]}
     result = await client.list(Node)
     assert [node.metadata.name for node in result.items] == ["alpha"]
     assert result.resource_version == "42"
@@ -116,12 +125,12 @@ async def test_list_gives_records_and_the_revision(client: ApiClient, server: Se
 
 
 async def test_list_passes_namespace_and_selectors(client: ApiClient, server: Server) -> None:
-    server.answer = {"items": None}
+    server.answer = {**NODES, "kind": "PodList", "items": []}
     result = await client.list(
         Pod, "x", label_selector="a in (b,c)", field_selector="spec.nodeName=n",
         resource_version="0",
     )  # fmt: skip
-    assert (list(result.items), result.resource_version) == ([], "")
+    assert (list(result.items), result.resource_version) == ([], "42")
     assert server.path == "/api/v1/namespaces/x/pods"
     assert server.query == {
         "labelSelector": "a in (b,c)",
@@ -133,7 +142,10 @@ async def test_list_passes_namespace_and_selectors(client: ApiClient, server: Se
 async def test_create_sends_the_record_and_returns_what_was_stored(
     client: ApiClient, server: Server
 ) -> None:
-    server.status, server.answer = 201, {"metadata": {"name": "alpha", "resourceVersion": "1"}}
+    server.status, server.answer = (
+        201,
+        lease().to_wire() | {"metadata": {"name": "alpha", "resourceVersion": "1"}},
+    )
     stored = await client.create(lease())
     assert server.content_type == "application/json"
     assert server.body == {
@@ -191,7 +203,13 @@ async def test_a_refusal_without_a_status_keeps_its_code(
     [
         (b"<html>", "answered what is not JSON"),
         (b"[]", "answered what is not JSON: the answer is not an object"),
-        ({"metadata": {"name": 5}}, r"answered what is not a Node: metadata\.name: .* string"),
+        ({}, "answered what is not a Node: it says to be a None of None"),
+        ({"kind": "Status", "apiVersion": "v1"}, "it says to be a 'Status' of 'v1'"),
+        ({"kind": "Node", "apiVersion": "v2"}, "it says to be a 'Node' of 'v2'"),
+        (
+            {**NODE, "metadata": {"name": 5}},
+            r"answered what is not a Node: metadata\.name: .* string",
+        ),
     ],
 )
 async def test_an_answer_that_makes_no_sense_is_no_answer(
@@ -200,6 +218,43 @@ async def test_an_answer_that_makes_no_sense_is_no_answer(
     server.answer = answer
     with pytest.raises(TransportError, match=text):
         await client.get(Node, "alpha")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({}, "is not a list of /api/v1/nodes: its kind is ''"),
+        ({"kind": "Status", "apiVersion": "v1", "items": []}, "its kind is 'Status'"),
+        ({**NODES, "kind": "PodList", "items": []}, "it says to be a 'PodList' of 'v1'"),
+        ({**NODES, "apiVersion": "v2", "items": []}, "it says to be a 'NodeList' of 'v2'"),
+        (NODES, "it has no items"),
+        ({**NODES, "items": {}}, "it has no items"),
+        ({**NODES, "items": None}, "is not a list of Node"),
+        ({**NODES, "metadata": {}, "items": []}, "it has no metadata.resourceVersion"),
+        ({**NODES, "metadata": {"resourceVersion": ""}, "items": []}, "no metadata.resource"),
+        ({**NODES, "items": [{**NODE, "kind": "Pod"}]}, "it says to be a 'Pod' of 'v1'"),
+    ],
+)
+async def test_only_a_list_that_says_to_be_one_is_believed(
+    answer: object, text: str, client: ApiClient, server: Server
+) -> None:
+    server.answer = answer
+    with pytest.raises(TransportError, match=text):
+        await client.list(Node)
+
+
+async def test_a_list_in_pages_is_read_to_its_end_and_not_for_ever(
+    client: ApiClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(more: str) -> dict[str, Any]:
+        return {**NODES, "metadata": {"resourceVersion": "42", "continue": more}, "items": [NODE]}
+
+    server.answers = [page("a"), page("b"), page("")]
+    assert len((await client.list(Node)).items) == 3
+    monkeypatch.setattr(json_api, "MAX_PAGES", 10)
+    server.answers = [page(str(number)) for number in range(20)]
+    with pytest.raises(TransportError, match="a list of /api/v1/nodes of more than 10 pages"):
+        await client.list(Node)
 
 
 def event(kind: str, obj: object) -> bytes:
@@ -212,7 +267,7 @@ async def test_watch_gives_events_until_the_server_ends_it(
     server.answer = b"".join(
         [
             event("ADDED", NODE),
-            event("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "9"}}),
+            event("BOOKMARK", {**NODE, "metadata": {"resourceVersion": "9"}}),
             b"\n",
             event("DELETED", NODE),
         ]
@@ -250,12 +305,35 @@ async def test_a_refused_watch_is_raised(client: ApiClient, server: Server) -> N
         await anext(client.watch(Node, resource_version="1"))
 
 
-@pytest.mark.parametrize("line", [b"junk\n", b'{"type":"ADDED"}\n', b"[]\n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"junk\n", b'{"type":"ADDED"}\n', b"[]\n", b'{"type":"ADDED","object":{}}\n',
+        b'{"type":"ADDED","object":[]}\n', b'{"type":"GROWN","object":{"kind":"Node"}}\n',
+        b'{"type":[],"object":{"kind":"Node"}}\n',
+    ],
+)  # fmt: skip
 async def test_a_line_that_makes_no_sense_ends_the_watch(
     line: bytes, client: ApiClient, server: Server
 ) -> None:
     server.answer = line
     with pytest.raises(TransportError, match="is not a watch event"):
+        await anext(client.watch(Node, resource_version="1"))
+
+
+@pytest.mark.parametrize(
+    ("obj", "text"),
+    [
+        ({**NODE, "kind": "Pod"}, "it says to be a 'Pod' of 'v1'"),
+        ({**NODE, "apiVersion": "x"}, "it says to be a 'Node' of 'x'"),
+        ({**NODE, "metadata": {"name": "alpha"}}, "it has no metadata.resourceVersion"),
+    ],
+)
+async def test_only_events_about_what_is_watched_are_believed(
+    obj: object, text: str, client: ApiClient, server: Server
+) -> None:
+    server.answer = event("ADDED", obj)
+    with pytest.raises(TransportError, match=f"is not a watch event of Node: {text}"):
         await anext(client.watch(Node, resource_version="1"))
 
 

@@ -27,12 +27,14 @@ class Server:
         app.router.add_get("/identity", self.identity)
         app.router.add_get("/refused", self.refused)
         app.router.add_get("/hang", self.hang)
+        app.router.add_get("/watch", self.watch)
         app.router.add_get("/redirect", self.redirect)
         app.router.add_get("/cut", self.cut)
         pair = pki.server()
         context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
         self._http = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="test")
         self.connections: set[object] = set()
+        self.more = asyncio.Event()
         self.seen: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
         self.url = ""
 
@@ -62,6 +64,17 @@ class Server:
         return web.Response(status=401)
 
     async def hang(self, _request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        """Who asks, at once, and more when it is time."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        identity = httpd.current_peer(request)
+        await response.write(f"{identity.name if identity else ''}\n".encode())
+        await self.more.wait()
+        await response.write(b"more\n")
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -187,6 +200,47 @@ async def test_a_renewed_certificate_is_shown_after(make: MakeTransport, pki: Pk
     else:
         assert (await transport.request("GET", "/refused")).status == 401
     assert (await transport.request("GET", "/identity")).body == b"new"
+
+
+@pytest.mark.parametrize("by", ["a reset", "a 401", "a 401 of a stream"])
+async def test_streams_end_with_an_error_and_their_next_shows_the_renewed_certificate(
+    make: MakeTransport, pki: Pki, by: str
+) -> None:
+    """aiohttp forgets the reader of a connection that is closed on this side: it waits forever."""
+    old, new = pki.client("old"), pki.client("new")
+    transport = make(cert_file=old.cert_file, key_file=old.key_file)
+    async with transport.stream("/watch") as stream, asyncio.timeout(30):
+        lines = stream.lines()
+        assert await anext(lines) == b"old"
+        hanging = asyncio.ensure_future(anext(lines))
+        for source, target in ((new.cert_file, old.cert_file), (new.key_file, old.key_file)):
+            Path(target).write_bytes(Path(source).read_bytes())
+        if by == "a reset":
+            await transport.reset()
+        elif by == "a 401":
+            assert (await transport.request("GET", "/refused")).status == 401
+        else:
+            async with transport.stream("/refused") as refused:
+                assert refused.status == 401
+        with pytest.raises(TransportError, match="its connections are dialled anew"):
+            await hanging
+    async with transport.stream("/watch") as stream:
+        assert await anext(stream.lines()) == b"new"
+
+
+async def test_a_request_that_fails_leaves_streams_alone(
+    make: MakeTransport, server: Server
+) -> None:
+    transport = make()
+    async with transport.stream("/watch") as stream, asyncio.timeout(30):
+        lines = stream.lines()
+        await anext(lines)
+        with pytest.raises(TransportError):
+            await transport.request("GET", "/hang", timeout_s=0.05)
+        with pytest.raises(TransportError):
+            await transport.request("GET", "/cut")
+        server.more.set()
+        assert await anext(lines) == b"more"
 
 
 async def test_a_reset_ends_what_hangs(make: MakeTransport) -> None:

@@ -20,14 +20,14 @@ async def test_requests_are_shown_when_asked_for(orchctl: Orchctl, api: HttpApi)
 
 async def test_warnings_of_the_server_are_shown(orchctl: Orchctl, api: HttpApi) -> None:
     headers = {"Warning": '299 - "unknown field \x1b[1m", 299 - "old version"'.replace("\x1b", "")}
-    api.answers[NODES] = Answer({"items": []}, headers=headers)
+    api.answers[NODES] = Answer({"kind": "NodeList", "items": []}, headers=headers)
     result = await orchctl("get", "nodes", "-o", "name")
     assert result.err.splitlines() == ["Warning: unknown field [1m", "Warning: old version"]
 
 
 async def test_quotes_in_a_warning_are_part_of_it(orchctl: Orchctl, api: HttpApi) -> None:
     headers = {"Warning": '299 - "unknown field \\"spec.x\\"", 299 - "a \\\\ b"'}
-    api.answers[NODES] = Answer({"items": []}, headers=headers)
+    api.answers[NODES] = Answer({"kind": "NodeList", "items": []}, headers=headers)
     result = await orchctl("get", "nodes", "-o", "name")
     assert result.err.splitlines() == ['Warning: unknown field "spec.x"', "Warning: a \\ b"]
 
@@ -59,6 +59,20 @@ async def test_an_answer_that_is_no_object_is_an_error(orchctl: Orchctl, api: Ht
     result = await orchctl("get", "nodes")
     assert result.code == 1
     assert "answered what is not JSON" in result.err
+
+
+async def test_an_answer_that_says_to_be_nothing_is_no_object_and_no_list(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    for words in (("get", "nodes"), ("drain", "n"), ("wait", "--for=delete", "node/n")):
+        api.put("/api/v1/nodes/n", {"metadata": {"name": "n"}})
+        for path in ("/api/v1/nodes", "/api/v1/pods"):
+            api.answers["GET", path] = Answer({})
+        if words[0] == "wait":
+            api.answers["GET", "/api/v1/nodes/n"] = Answer({})
+        result = await orchctl(*words)
+        assert result.code == 1
+        assert "answered what is not a" in result.err, result
 
 
 async def test_words_that_are_not_utf_8_do_not_break_the_command(orchctl: Orchctl) -> None:

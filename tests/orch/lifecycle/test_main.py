@@ -277,12 +277,15 @@ async def test_a_second_controller_takes_over_when_the_first_stops(world: World)
 
 
 async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
-    port = await world.start_controller("--leader-elect=false")
+    ca_file = world.pki.ca_file
+    port = await world.start_controller("--leader-elect=false", f"--client-ca-file={ca_file}")
     world.start_agent("n1")
     await until(lambda: is_ready(world, "n1", "True"))
     untrusting = ssl.create_default_context()
     untrusting.check_hostname = False
     untrusting.verify_mode = ssl.CERT_NONE
+    monitor = world.pki.users["monitor"]
+    untrusting.load_cert_chain(monitor.cert_file, monitor.key_file)
     connector = aiohttp.TCPConnector(ssl=untrusting)
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
 
@@ -291,7 +294,8 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
                 assert answer.status == 200, path
                 return await answer.text()
 
-        for path in ("/healthz", "/livez", "/readyz", "/readyz/node-monitor"):
+        informers = [f"/readyz/informer-{resource}" for resource in ("nodes", "pods", "leases")]
+        for path in ("/healthz", "/livez", "/readyz", "/readyz/node-monitor", *informers):
             assert await read(path) == "ok"
 
         async def shows_the_node() -> bool:
@@ -301,6 +305,7 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         page = await read("/metrics")
         assert "orch_controller_leader 1.0" in page
         assert "orch_events_dropped_total 0.0" in page
+        assert 'orch_informer_silence_seconds{resource="leases"} ' in page
         assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []
         assert 'name="node-monitor"' in await read("/metrics/slis")
 

@@ -18,6 +18,7 @@ from yarl import URL
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
+from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from orch.component.process.daemon import SetupError
 from orch.lifecycle import options, serving
@@ -43,9 +44,9 @@ class Pages:
 
 
 @asynccontextmanager
-async def served(*, guarded: bool, context: ssl.SSLContext, trust: Any) -> AsyncIterator[Any]:
+async def served(*, context: ssl.SSLContext, trust: Any) -> AsyncIterator[Any]:
     """A function path → (status, body, content type)."""
-    app = serving.application(Pages(), guarded=guarded)
+    app = serving.application(Pages())
     listener = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="controller")
     port = await listener.start()
     try:
@@ -97,7 +98,7 @@ RIGHTS = {
 async def test_a_guarded_page_is_for_those_who_may_read_it_and_health_for_everyone(
     pki: Pki, group: str
 ) -> None:
-    async with served(guarded=True, **contexts(pki, group)) as get:
+    async with served(**contexts(pki, group)) as get:
         for path in OPEN:
             assert (await get(path))[:2] == (200, "ok"), path
         assert {path: (await get(path))[0] for path in GUARDED} == RIGHTS[group]
@@ -107,15 +108,19 @@ async def test_a_guarded_page_is_for_those_who_may_read_it_and_health_for_everyo
         assert (await get("/livez/..%2fmetrics"))[0] == 404  # is no check, and no other page
 
 
-@pytest.mark.parametrize("group", ["", "visitors"])
-async def test_without_a_client_ca_whoever_reaches_it_may_read(pki: Pki, group: str) -> None:
-    async with served(guarded=False, **contexts(pki, group)) as get:
-        assert {path: (await get(path))[0] for path in GUARDED} == EVERYTHING
+@pytest.mark.parametrize("group", ["", "visitors", "system:masters"])
+async def test_without_a_client_ca_nobody_may_read_more_than_health(pki: Pki, group: str) -> None:
+    pair = pki.server()
+    alone = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+    async with served(**{**contexts(pki, group), "context": alone}) as get:
+        for path in OPEN:
+            assert (await get(path))[:2] == (200, "ok"), path
+        assert {path: (await get(path))[0] for path in GUARDED} == dict.fromkeys(GUARDED, 401)
 
 
 async def test_every_page_is_open_or_has_a_line_in_the_table() -> None:
     """A new page fails this until it has its place above."""
-    app = serving.application(Pages(), guarded=True)
+    app = serving.application(Pages())
     found = {route.resource.canonical for route in app.router.routes() if route.resource}
     health = {path for one in OPEN[:3] for path in (one, f"{one}/{{check}}")}
     assert found - health == set(GUARDED)
@@ -123,7 +128,7 @@ async def test_every_page_is_open_or_has_a_line_in_the_table() -> None:
 
 async def test_monitoring_may_read_and_nothing_else(pki: Pki) -> None:
     for group, expected in (("system:monitoring", 403), ("system:masters", 405)):
-        async with served(guarded=True, **contexts(pki, group)) as get:
+        async with served(**contexts(pki, group)) as get:
             status, body, _ = await get("/metrics", method="DELETE")
         assert status == expected
         if status == 403:
@@ -135,7 +140,7 @@ async def test_its_tls_is_kept_as_its_files_are(pki: Pki, tmp_path: Path) -> Non
     parsed = serving_options(pki)
     files = serving.files(parsed)
     http = HttpServer(
-        serving.application(Pages(), guarded=True),
+        serving.application(Pages()),
         host="127.0.0.1", port=0, ssl_context=serving.context(parsed), name="controller",
     )  # fmt: skip
     renewal = serving.renewal(http, parsed, files)
@@ -152,7 +157,7 @@ async def test_its_tls_is_kept_as_its_files_are(pki: Pki, tmp_path: Path) -> Non
 
 async def test_a_made_up_certificate_has_no_files_to_follow() -> None:
     parsed = options.parse(["--kubeconfig=x"])
-    http = HttpServer(serving.application(Pages(), guarded=False), host="", port=0, name="x")
+    http = HttpServer(serving.application(Pages()), host="", port=0, name="x")
     renewal = serving.renewal(http, parsed, serving.files(parsed))
     for _ in range(2):
         await renewal.step()
@@ -160,7 +165,7 @@ async def test_a_made_up_certificate_has_no_files_to_follow() -> None:
 
 
 async def test_the_pages_are_metrics_in_the_text_format(pki: Pki) -> None:
-    async with served(guarded=False, **contexts(pki)) as get:
+    async with served(**contexts(pki, "system:masters")) as get:
         _, body, content_type = await get("/metrics")
         assert "node_collector_evictions_total" in body
         assert content_type.startswith("text/plain; version=0.0.4")
@@ -172,7 +177,7 @@ async def test_the_pages_are_metrics_in_the_text_format(pki: Pki) -> None:
 
 async def test_without_a_certificate_of_its_own_it_makes_one_up_for_this_run(pki: Pki) -> None:
     parsed = options.parse(["--kubeconfig=x"])
-    async with served(guarded=False, context=serving.context(parsed), trust=False) as get:
+    async with served(context=serving.context(parsed), trust=False) as get:
         assert (await get("/healthz"))[:2] == (200, "ok")
 
 
@@ -188,7 +193,7 @@ async def test_debugging_pages_are_off_unless_switched_on() -> None:
     pages = Pages(features=Features({}))
     served = {
         route.resource.canonical
-        for route in serving.application(pages, guarded=True).router.routes()
+        for route in serving.application(pages).router.routes()
         if route.resource
     }
     assert "/configz" in served
@@ -196,7 +201,7 @@ async def test_debugging_pages_are_off_unless_switched_on() -> None:
 
 
 async def test_configz_shows_how_nodes_are_judged(pki: Pki) -> None:
-    async with served(guarded=False, **contexts(pki)) as get:
+    async with served(**contexts(pki, "system:masters")) as get:
         status, body, content_type = await get("/configz")
     assert (status, content_type) == (200, "application/json")
     assert json.loads(body)["controllermanagerconfig"]["grace_s"] == 50.0

@@ -50,6 +50,27 @@ async def test_what_one_wrote_the_other_serves_at_once(servers: list[Api]) -> No
     assert len(lists[0]["items"]) == 20
 
 
+async def test_a_quota_holds_for_writers_of_both_together(servers: list[Api]) -> None:
+    space = "/api/v1/namespaces/default"
+    spec = {"hard": {"count/configmaps": "7", "orch.io/bytes": "1Mi"}}
+    await servers[0].call(
+        "POST", f"{space}/resourcequotas", {"metadata": {"name": "q"}, "spec": spec}
+    )
+    await servers[0].turn("quotas")
+    calls = [
+        servers[number % 2].call(
+            "POST", f"{space}/configmaps", {"metadata": {"name": f"c{number}"}}
+        )
+        for number in range(40)
+    ]
+    statuses = sorted(answer.status for answer in await asyncio.gather(*calls))
+    assert statuses == [201] * 7 + [403] * 33
+    for api in servers:
+        quota = (await api.call("GET", f"{space}/resourcequotas/q")).json
+        assert quota["status"]["used"]["count/configmaps"] == "7"
+    await servers[1].call("DELETE", f"{space}/configmaps/{'c0'}")
+
+
 async def test_watches_on_both_show_every_write_of_both(servers: list[Api]) -> None:
     start = (await servers[0].call("GET", NODES)).json["metadata"]["resourceVersion"]
     watching = [asyncio.ensure_future(watch_from(api, start, 60)) for api in servers]

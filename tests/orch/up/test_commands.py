@@ -39,7 +39,7 @@ def test_programs_lie_beside_the_interpreter(layout: Layout, certificates: Certi
     beside = Path(sys.executable).parent
     made = (
         commands.apiserver(layout, PORTS, certificates),
-        commands.controller_manager(layout, PORTS),
+        commands.controller_manager(layout, PORTS, certificates),
         commands.nodeagent(layout, PORTS, certificates, "n1", None),
     )
     assert [command[0] for command in made] == [
@@ -65,8 +65,11 @@ def test_the_api_server_gets_what_was_chosen_for_it(
     assert not any("etcd" in word for word in commands.apiserver(layout, PORTS, certificates))
 
 
-def test_the_controller_manager_takes_its_command_line(layout: Layout) -> None:
-    given = controller.parse(commands.controller_manager(layout, PORTS)[1:])
+def test_the_controller_manager_takes_its_command_line(
+    layout: Layout, certificates: Certificates
+) -> None:
+    given = controller.parse(commands.controller_manager(layout, PORTS, certificates)[1:])
+    assert given.client_ca_file == certificates.ca_file
     assert given.kubeconfig == str(layout.kubeconfig("controller-manager"))
     assert given.secure_port == 1004
 

@@ -106,12 +106,14 @@ async def _api(name: str, folder: Path) -> AsyncIterator[Program]:
 @asynccontextmanager
 async def _manager(name: str, pki: Pki) -> AsyncIterator[Program]:
     pair = pki.server()
-    context = server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+    context = server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
     pages = Manager()
-    app = serving.application(pages, guarded=False)
+    app = serving.application(pages)
     listener = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="manager")
     port = await listener.start()
     trust = ssl.create_default_context(cafile=pki.ca_file)
+    own = pki.client("admin", "system:masters")
+    trust.load_cert_chain(own.cert_file, own.key_file)
     try:
         async with aiohttp.ClientSession() as session:
             program = Program(

@@ -62,7 +62,7 @@ async def test_the_time_to_stop_can_be_set(
 
 async def test_it_waits_until_that_very_object_is_gone(orchctl: Orchctl, api: HttpApi) -> None:
     def seen(uid: str) -> Answer:
-        return Answer({"metadata": {"name": "a", "uid": uid}})
+        return Answer({"kind": "Pod", "metadata": {"name": "a", "uid": uid}})
 
     api.answers["DELETE", f"{PODS}/a"] = seen("old")
     api.answers["GET", f"{PODS}/a"] = [seen("old"), seen("old"), seen("new")]
@@ -71,7 +71,7 @@ async def test_it_waits_until_that_very_object_is_gone(orchctl: Orchctl, api: Ht
 
 
 async def test_a_wait_can_be_bounded_and_left_out(orchctl: Orchctl, api: HttpApi) -> None:
-    stays = Answer({"metadata": {"name": "a", "uid": "u"}})
+    stays = Answer({"kind": "Pod", "metadata": {"name": "a", "uid": "u"}})
     api.answers["DELETE", f"{PODS}/a"] = api.answers["GET", f"{PODS}/a"] = stays
     result = await orchctl("delete", "pod", "a", "--wait=false")
     assert (result.code, len(api.sent("GET"))) == (0, 1)

@@ -20,7 +20,7 @@ def _event(name: str, when: str, **members: Any) -> dict[str, Any]:
     about = {"kind": "Pod", "name": "web"}
     metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
     told = {"type": "Normal", "reason": name, "lastTimestamp": when, "message": f"of {name}\n"}
-    return {"metadata": metadata, "involvedObject": about, **told, **members}
+    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **told, **members}
 
 
 LATE = _event("Late", "2026-01-02T00:00:00Z", type="Warning")
@@ -33,7 +33,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) -> None:
-    api.answers["GET", EVENTS] = Answer({"items": [LATE, EARLY]})
+    api.answers["GET", EVENTS] = Answer({"kind": "EventList", "items": [LATE, EARLY]})
     result = await orchctl("events")
     assert result.lines[0].split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     rows = [line.split()[1:] for line in result.lines[1:]]
@@ -44,7 +44,7 @@ async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) 
 
 
 async def test_only_some_types_of_every_namespace(orchctl: Orchctl, api: HttpApi) -> None:
-    api.answers["GET", "/api/v1/events"] = Answer({"items": [LATE, EARLY]})
+    api.answers["GET", "/api/v1/events"] = Answer({"kind": "EventList", "items": [LATE, EARLY]})
     result = await orchctl("events", "-A", "--types", "warning", "--no-headers")
     assert [line.split()[0] for line in result.lines] == ["default"]
     assert "did you mean 'Warning'?" in (await orchctl("events", "--types", "Warnin")).err
@@ -73,7 +73,7 @@ async def test_what_happens_now_is_followed_and_told_once(orchctl: Orchctl, api:
     lines = [json.dumps({"type": kind, "object": event}) for kind, event in (
         ("ADDED", EARLY), ("MODIFIED", again), ("DELETED", again),
     )]  # fmt: skip
-    listed = Answer({"items": [LATE], "metadata": {"resourceVersion": "5"}})
+    listed = Answer({"kind": "EventList", "items": [LATE], "metadata": {"resourceVersion": "5"}})
     api.answers["GET", EVENTS] = [listed, Answer("\n".join([*lines, ""])), END]
     result = await orchctl("events", "-w", "--no-headers")
     assert [line.split("Pod/web")[0].split()[-1] for line in result.lines] == [
@@ -83,7 +83,7 @@ async def test_what_happens_now_is_followed_and_told_once(orchctl: Orchctl, api:
 
 
 async def test_events_are_given_as_data(orchctl: Orchctl, api: HttpApi) -> None:
-    api.answers["GET", EVENTS] = Answer({"items": [LATE]})
+    api.answers["GET", EVENTS] = Answer({"kind": "EventList", "items": [LATE]})
     shown = json.loads((await orchctl("events", "-o", "json")).out)
     assert [event["reason"] for event in shown["items"]] == ["Late"]
 

@@ -46,7 +46,7 @@ def test_what_is_no_goal_is_refused(text: str) -> None:
 
 
 def _shown(phase: str) -> Answer:
-    return Answer({"metadata": {"name": "web"}, "status": {"phase": phase}})
+    return Answer({"kind": "Pod", "metadata": {"name": "web"}, "status": {"phase": phase}})
 
 
 async def test_it_looks_until_the_goal_is_met(orchctl: Orchctl, api: HttpApi) -> None:

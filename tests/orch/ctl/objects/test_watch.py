@@ -25,11 +25,13 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _pod(name: str, revision: int, phase: str = "Running") -> dict[str, Any]:
     metadata = {"name": name, "namespace": "default", "resourceVersion": str(revision)}
-    return {"metadata": metadata, "status": {"phase": phase}, "spec": {"containers": [{}]}}
+    spec = {"containers": [{}]}
+    return {"kind": "Pod", "metadata": metadata, "status": {"phase": phase}, "spec": spec}
 
 
 def _list(*pods: dict[str, Any], revision: str = "7") -> Answer:
-    return Answer({"items": list(pods), "metadata": {"resourceVersion": revision}})
+    metadata = {"resourceVersion": revision}
+    return Answer({"kind": "PodList", "items": list(pods), "metadata": metadata})
 
 
 def _events(*events: tuple[str, dict[str, Any]]) -> Answer:
@@ -47,7 +49,8 @@ async def _watch(orchctl: Orchctl, api: HttpApi, answers: list[Answer], *words: 
 async def test_a_list_is_shown_and_then_its_changes(orchctl: Orchctl, api: HttpApi) -> None:
     changes = _events(
         ("ADDED", _pod("second", 8, "Pending")), ("MODIFIED", _pod("second", 9)),
-        ("BOOKMARK", {"metadata": {"resourceVersion": "12"}}), ("DELETED", _pod("web", 13)),
+        ("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "12"}}),
+        ("DELETED", _pod("web", 13)),
     )  # fmt: skip
     result = await _watch(orchctl, api, [_list(_pod("web", 5)), changes])
     assert [line.split()[:3] for line in result.lines] == [

@@ -113,7 +113,9 @@ async def test_a_server_whose_list_never_ends_is_not_waited_for(
     api: HttpApi, tmp_path: Path
 ) -> None:
     """Each answer comes at once, and each says that there is another page."""
-    api.answers["GET", "/api/v1/nodes"] = Answer({"items": [], "metadata": {"continue": "more"}})
+    api.answers["GET", "/api/v1/nodes"] = Answer(
+        {"kind": "NodeList", "items": [], "metadata": {"continue": "more"}}
+    )
     lines = ["orchctl drain n"]
     assert await _completed(tmp_path, lines, within_s=completion.TIMEOUT_S) == [[]]
 

@@ -74,6 +74,40 @@ def test_a_node_keeps_to_its_own_node_and_labels(new, old, text) -> None:
     assert bool(refused) is bool(text)
 
 
+# K:pkg/kubelet/apis/well_known_labels.go, and the reference's documentation of NodeRestriction.
+OWN_LABELS = (
+    "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type", "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+    "kubelet.kubernetes.io/x", "a.kubelet.kubernetes.io/x", "node.kubernetes.io/x",
+    "a.node.kubernetes.io/x", "a.node.orch.io/x", "notkubernetes.io/x", "kubernetes.io.example/x",
+    "kubernetes.io",
+)  # fmt: skip
+OTHERS_LABELS = (
+    "node-role.kubernetes.io/control-plane", "node-role.orch.io/control-plane", "orch.io/role",
+    "node-restriction.kubernetes.io/x", "a.node-restriction.kubernetes.io/x", "k8s.io/x",
+    "node-restriction.orch.io/x", "a.node-restriction.orch.io/x", "kubernetes.io/other",
+    "a.kubernetes.io/x", "a.k8s.io/x", "node.k8s.io/x", "topology.kubernetes.io/other",
+    "beta.kubernetes.io/other", "scheduling.orch.io/x", "pod-security.kubernetes.io/enforce",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [*OWN_LABELS, *OTHERS_LABELS])
+@pytest.mark.parametrize("change", ["create", "add", "change", "remove"])
+def test_a_node_sets_no_label_that_others_trust_under_any_name(key: str, change: str) -> None:
+    with_it, without = node(labels={key: "x", "own": "y"}), node(labels={"own": "y"})
+    new, old = {
+        "create": (with_it, None),
+        "add": (with_it, without),
+        "change": (with_it, node(labels={key: "z", "own": "y"})),
+        "remove": (without, with_it),
+    }[change]
+    refused = refusal(nodes.NODE_STRATEGY, new, old)
+    assert (key in refused) is (key in OTHERS_LABELS)
+    assert bool(refused) is (key in OTHERS_LABELS)
+
+
 @pytest.mark.parametrize(
     ("namespace", "name", "allowed"),
     [("orch-node-lease", "n1", True), ("orch-node-lease", "n2", False), ("default", "n1", False)],

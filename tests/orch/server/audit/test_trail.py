@@ -22,7 +22,9 @@ rules:
 - level: Metadata
   resources: [{group: "", resources: [secrets]}]
 - level: RequestResponse
-  resources: [{group: "", resources: [pods]}]
+  resources:
+  - {group: "", resources: [pods, serviceaccounts/token]}
+  - {group: authentication.orch.io, resources: [tokenreviews]}
   omitStages: [RequestReceived]
 - level: Request
   verbs: [create, patch]
@@ -103,6 +105,49 @@ async def test_a_secret_leaves_no_trace_of_what_it_holds(audited) -> None:
     text = orjson.dumps(found).decode()
     assert "canary" not in text
     assert canary not in text
+
+
+TOKEN_REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
+
+
+async def test_no_level_writes_down_a_token(audited) -> None:
+    api, _ = audited
+    canary = "canary-token"
+    review = {"spec": {"token": canary, "audiences": ["a"]}}
+    answers = [
+        await api.call("POST", TOKEN_REVIEWS, sent)
+        for sent in (
+            review,
+            {**review, "metadata": {"annotations": {"last-applied": canary}}},
+            {"spec": canary},
+            [canary],
+            {"spec": {"token": [canary]}},
+        )
+    ]
+    assert [answer.status for answer in answers] == [201, 422, 400, 400, 400]
+    found = await events(audited, len(answers))
+    assert canary not in orjson.dumps(found).decode()
+    assert found[0]["requestObject"] == {"spec": {"audiences": ["a"]}}
+    assert found[0]["responseObject"]["status"]["error"]
+
+
+async def test_an_issued_token_is_in_its_answer_alone(server_pki: Pki, tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text(POLICY)
+    path = tmp_path / "audit.log"
+    api = await Api.start(
+        server_pki, tmp_path / "data",
+        f"--service-account-signing-key-file={server_pki.server.key_file}",
+        f"--audit-policy-file={tmp_path / 'policy'}", f"--audit-log-path={path}",
+    )  # fmt: skip
+    account = "/api/v1/namespaces/default/serviceaccounts"
+    await api.call("POST", account, {"metadata": {"name": "bot"}})
+    issued = await api.call("POST", f"{account}/bot/token", {})
+    await api.stop()
+    token = issued.json["status"]["token"]
+    assert token.count(".") == 2
+    written = path.read_text()
+    assert "expirationTimestamp" in written
+    assert not any(part in written for part in token.split("."))
 
 
 async def test_each_level_has_the_objects_it_says(audited) -> None:

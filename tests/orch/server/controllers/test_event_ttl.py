@@ -26,6 +26,16 @@ async def test_old_events_are_forgotten_and_recent_ones_kept(
     assert read(backend, place("Event", "new")) is None
 
 
+async def test_an_event_that_claims_a_time_to_come_is_kept_no_longer(backend: Backend) -> None:
+    for name in ("e", "f"):
+        event = {"metadata": {"name": name}, "lastTimestamp": "2999-01-01T00:00:00Z"}
+        await made(backend, "Event", event)
+    await expire_events(backend)
+    later = replace(backend, now=lambda: backend.now() + timedelta(minutes=65))
+    await expire_events(later)
+    assert read(backend, place("Event", "e")) is None
+
+
 async def test_an_event_without_a_time_is_read_once_and_kept(backend: Backend) -> None:
     await made(backend, "Event", {"metadata": {"name": "odd"}})
     stored = backend.storage.get("/events/default/odd")

@@ -4,8 +4,8 @@ from orch.server.controllers import namespaces
 from orch.server.objects.backend import Backend
 
 
-async def test_the_first_namespaces_are_made_once(backend: Backend) -> None:
-    await namespaces.make_namespaces(backend)
+async def test_the_first_objects_are_made_once(backend: Backend) -> None:
+    await namespaces.make_initial_objects(backend)
     first = backend.storage.revision
     names = [stored.key for stored in backend.storage.list("/namespaces/").items]
     assert names == [
@@ -13,5 +13,12 @@ async def test_the_first_namespaces_are_made_once(backend: Backend) -> None:
         "/namespaces/orch-node-lease",
         "/namespaces/orch-system",
     ]
-    await namespaces.make_namespaces(backend)
+    classes = [
+        stored.key for stored in backend.storage.list("/priorityclasses.scheduling.orch.io/").items
+    ]
+    assert [key.rpartition("/")[2] for key in classes] == [
+        "system-cluster-critical",
+        "system-node-critical",
+    ]
+    await namespaces.make_initial_objects(backend)
     assert backend.storage.revision == first

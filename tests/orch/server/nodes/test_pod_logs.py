@@ -76,6 +76,7 @@ async def test_a_log_comes_from_the_agent_of_the_node(api: Api, agent: tuple[Age
     answer = await api.call("GET", f"{path}?tailLines=5&timestamps=true&previous=false")
     assert (answer.status, answer.text) == (200, "one\n")
     assert answer.headers["Content-Type"].startswith("text/plain")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert agent[0].asked == ["/containerLogs/default/p1/c?timestamps=true&tailLines=5"]
 
 

@@ -20,9 +20,14 @@ class Agent:
 
     def __init__(self) -> None:
         self.pages = 0
+        self.asked = 0
         self.failing = False
+        self.body: bytes | None = None
 
     async def page(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.body is not None:
+            return web.Response(body=self.body)
         if self.failing:
             return web.Response(status=500)
         self.pages += 1
@@ -139,3 +144,28 @@ async def test_an_agent_that_fails_and_a_node_that_is_gone_are_told_nothing_of(
 async def test_who_may_not_ask_is_refused_and_nothing_is_written(api: Api) -> None:
     assert (await api.call("GET", f"{ROOT}/nodes", user="stranger")).status == 403
     assert (await api.call("POST", f"{ROOT}/nodes", {})).status == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"a" * 4096, b"\n" * 60_000, b"#" * 1000 + b"\n" + (b"#" * 1000 + b"\n") * 4500],
+    ids=["a long line", "many lines", "many bytes"],
+)
+async def test_a_page_that_no_agent_sends_costs_its_node_its_numbers(
+    api: Api, agent: tuple[Agent, int], body: bytes
+) -> None:
+    await refreshed(api)
+    agent[0].body = body
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] == []
+    agent[0].body = None
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] != []
+
+
+async def test_an_agent_that_keeps_failing_is_asked_less_and_less_often(
+    api: Api, agent: tuple[Agent, int]
+) -> None:
+    agent[0].failing = True
+    await refreshed(api, 6)
+    assert agent[0].asked == 2  # the first failure may be an accident

@@ -71,6 +71,16 @@ BODIES: dict[str, dict[str, Any]] = {
     "ConfigMap": {"data": {"a": "b"}, "binaryData": {"c": "eA=="}, "immutable": True},
     "Secret": {"data": {"a": "eA=="}, "stringData": {"b": "c"}, "type": "Opaque"},
     "ServiceAccount": {"secrets": [{"name": "a"}], "imagePullSecrets": [{"name": "b"}]},
+    "ResourceQuota": {
+        "spec": {
+            "hard": {"pods": "2", "requests.cpu": 1}, "scopes": ["NotBestEffort"],
+            "scopeSelector": {"matchExpressions": [
+                {"scopeName": "PriorityClass", "operator": "In", "values": ["a"]},
+            ]},
+        },
+        "status": {"hard": {"pods": "2"}, "used": {"pods": "1"}},
+    },
+    "PriorityClass": {"value": 7, "globalDefault": True, "preemptionPolicy": "Never"},
     "Lease": {"spec": {"holderIdentity": "n", "leaseDurationSeconds": 4, "renewTime":
                        "2026-01-01T00:00:00.000000Z"}},
     "Role": {"rules": [RULE]},

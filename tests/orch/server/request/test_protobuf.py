@@ -226,6 +226,50 @@ META = (
             },
         ),
         (
+            envelope(
+                "v1",
+                "ResourceQuota",
+                field(
+                    2,
+                    field(1, field(1, "pods") + field(2, field(1, "3")))
+                    + field(2, "BestEffort")
+                    + field(
+                        3, field(1, field(1, "PriorityClass") + field(2, "In") + field(3, "a"))
+                    ),
+                )
+                + field(3, b""),
+            ),
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "spec": {
+                    "hard": {"pods": "3"},
+                    "scopes": ["BestEffort"],
+                    "scopeSelector": {
+                        "matchExpressions": [
+                            {"scopeName": "PriorityClass", "operator": "In", "values": ["a"]}
+                        ]
+                    },
+                },
+                "status": {},
+            },
+        ),
+        (
+            envelope(
+                "scheduling.k8s.io/v1",
+                "PriorityClass",
+                field(2, -5) + field(3, 1) + field(4, "text") + field(5, "Never"),
+            ),
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "value": -5,
+                "globalDefault": True,
+                "description": "text",
+                "preemptionPolicy": "Never",
+            },
+        ),
+        (
             envelope("v1", "Binding", field(2, field(1, "Node") + field(3, "n1"))),
             {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}},
         ),

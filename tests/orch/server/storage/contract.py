@@ -59,6 +59,39 @@ class StorageContract:
         assert (gone.data, gone.revision) == (b"1", first.revision + 1)
         assert storage.get("/pods/a/x") is None
 
+    async def test_writes_that_belong_together_are_all_made_or_none(self, storage) -> None:
+        first = await storage.create("/quotas/a/q", b"1")
+        also = [base.Write(first.key, b"2", first.revision)]
+        made = await storage.create("/pods/a/x", b"1", also)
+        second = storage.get("/quotas/a/q")
+        assert (storage.get("/pods/a/x"), second.data) == (made, b"2")
+        watch = storage.watch("/quotas/", first.revision)
+        assert [change.current for change in await watch.changes()] == [second]
+        with pytest.raises(base.RevisionMismatch):
+            await storage.create("/pods/a/y", b"1", also)
+        with pytest.raises(base.RevisionMismatch):
+            await storage.update("/pods/a/x", b"3", made.revision, also)
+        with pytest.raises(base.KeyExists):
+            await storage.create("/pods/a/x", b"3", [base.Write(first.key, b"3", second.revision)])
+        await storage.delete("/quotas/a/q")
+        gone = [base.Write(first.key, b"3", second.revision)]
+        with pytest.raises(base.RevisionMismatch):
+            await storage.update("/pods/a/x", b"3", made.revision, gone)
+        assert storage.get("/pods/a/x") == made
+        assert storage.get("/pods/a/y") is None
+
+    async def test_the_tally_agrees_with_what_is_stored(self, storage, make) -> None:
+        for key in ("/pods/a/x", "/pods/a/y", "/pods/b/x", "/nodes/n"):
+            await storage.create(key, b"12")
+        await storage.update("/pods/a/x", b"12345", storage.get("/pods/a/x").revision)
+        await storage.delete("/pods/a/y")
+        pods = storage.tally.scope("a").of("pods")
+        assert (pods.objects, pods.bytes) == (1, len("/pods/a/x") + 5)
+        assert storage.tally.scope("/nodes").all.objects == 1
+        assert (storage.tally.all.objects, storage.tally.all.bytes) == (3, 26 + 9)
+        await storage.delete("/pods/b/x")
+        assert storage.tally.scope("b").all.bytes == 0
+
     async def test_of_many_writers_with_one_revision_exactly_one_wins(self, storage) -> None:
         first = await storage.create("/pods/a/x", b"0")
         attempts = [storage.update("/pods/a/x", b"%d" % n, first.revision) for n in range(50)]

@@ -4,6 +4,8 @@ import pytest
 
 from orch.server.strategy.nodes import NODE_STRATEGY
 
+LARGE = {"images": [{"names": ["x" * 253] * 4, "sizeBytes": 1}] * 260}
+
 
 def node(status=None, **spec):
     return {"metadata": {"name": "n"}, "spec": spec} | ({"status": status} if status else {})
@@ -32,6 +34,9 @@ def taint(key="a", effect="NoSchedule", value="v"):
             None,
             ["status.addresses[1]"],
         ),
+        (node(LARGE), None, ["status"]),
+        (node(LARGE), node({"images": []}), ["status"]),
+        (node(LARGE, unschedulable=True), node(LARGE), []),  # stored before there was a bound
         (
             node({"addresses": [{"type": "A", "address": "1"}, {"type": "A", "address": "2"}]}),
             None,

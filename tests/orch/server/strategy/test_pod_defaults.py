@@ -30,8 +30,6 @@ def test_a_minimal_pod_becomes_what_kubectl_users_expect() -> None:
         "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
         "enableServiceLinks": True,
-        "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority",
         "securityContext": {},
         "tolerations": [
             {

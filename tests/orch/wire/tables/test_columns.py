@@ -186,6 +186,30 @@ def test_a_binding_is_shown_with_its_role_and_in_the_wide_form_its_subjects() ->
     }
 
 
+def test_a_quota_is_shown_with_what_is_used_and_may_be() -> None:
+    status = {
+        "hard": {"requests.cpu": "2", "limits.cpu": "4", "pods": 3},
+        "used": {"requests.cpu": "1", "limits.cpu": "2"},
+    }
+    assert _shown("ResourceQuota", {"status": status}) == {
+        "Name": "n1",
+        "Request": "pods: 0/3, requests.cpu: 1/2",
+        "Limit": "limits.cpu: 2/4",
+        "Age": "150m",
+    }
+
+
+def test_a_priority_class_is_shown_with_its_value() -> None:
+    record = {"value": 7, "globalDefault": True, "preemptionPolicy": "Never"}
+    assert _shown("PriorityClass", record) == {
+        "Name": "n1",
+        "Value": 7,
+        "Global-Default": "true",
+        "Age": "150m",
+        "PreemptionPolicy": "Never",
+    }
+
+
 def test_other_kinds_show_name_and_age() -> None:
     assert _shown("Widget", {}) == {"Name": "n1", "Age": "150m"}
 

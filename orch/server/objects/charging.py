@@ -1,0 +1,194 @@
+"""The price of a write: bounds of every namespace and of the store, and ResourceQuotas.
+
+A write that grows is charged before it is made, by amounts that the storage's tally and the quotas'
+status have; nothing is counted anew. The bounds are the server's own: what this server has under
+way counts, so that many writes at once do not pass them together. A quota is exact for any number
+of servers on one storage: the charged quota is stored in one transaction with the object, and only
+if nobody changed it meanwhile; else the write is charged again. Within a server the charged writes
+of a namespace take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, prefix_of
+from orch.server.storage.base import OutcomeUnknown, Storage, Stored, Write
+from orch.server.storage.tally import Bounds, Tally, place_in
+from orch.server.strategy import quotas
+from orch.server.strategy.quotas import Exceeded
+from orch.wire.errors import ApiError
+from orch.wire.names import (
+    GROUP_MASTERS,
+    QUOTA_BYTES,
+    USER_APISERVER,
+    USER_CONTROLLER_MANAGER,
+)
+from orch.wire.records.authentication import node_name_of
+from orch.wire.records.kinds import EVENTS, LEASES, NODES, PODS, RESOURCE_QUOTAS
+
+_OBJECT_BYTES = 1024  # what an object takes in memory beside its data, roughly
+_RESERVE = 10  # per cent of each bound that are left to nodes, controllers and administrators
+_EVENTS = 4  # events of a namespace may take a quarter of it
+_LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller went away
+_STORE = "--max-store-mib"
+_NEXT = "delete objects, or have the API server started with a higher bound"
+
+
+class _Growth(NamedTuple):
+    objects: int
+    bytes: int
+
+
+class Charging:
+    """`charged` is held around every write that may grow; `turn` around a measurement."""
+
+    def __init__(self, storage: Storage, bounds: Bounds) -> None:
+        self._storage = storage
+        self._bounds = bounds
+        self._under_way = Tally()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def charged(
+        self, target: ObjectTarget, document: Document, write: Write
+    ) -> AsyncIterator[Sequence[Write]]:
+        """The writes to make together with this one; ApiError 403, 507.
+
+        A creation is charged whole, even over an object that is there: that may be gone by then.
+        Storage refuses (RevisionMismatch) when a quota was charged by another server meanwhile.
+        """
+        key, size = write.key, len(write.data or b"")
+        before = self._storage.get(key) if write.expected else None
+        if before is None:
+            growth = _Growth(1, size + len(key.encode()))
+        else:
+            growth = _Growth(0, size - len(before.data))
+        if growth.bytes <= 0:
+            yield ()
+            return
+        with self._bounded(target, document, key, growth):
+            if not self._quotas(target) or (before and target.subresource == "status"):
+                yield ()
+                return
+            async with self.turn(target.namespace):
+                yield self._charges(target, document, growth)
+
+    def turn(self, namespace: str) -> asyncio.Lock:
+        """While it is held, no other charged write of the namespace is begun by this server."""
+        return self._turns.setdefault(namespace, asyncio.Lock())
+
+    def _quotas(self, target: ObjectTarget) -> Sequence[Stored]:
+        if not target.strategy.resource.namespaced:
+            return ()
+        return self._storage.list(prefix_of(RESOURCE_QUOTAS, target.namespace)).items
+
+    def _charges(
+        self, target: ObjectTarget, document: Document, growth: _Growth
+    ) -> Sequence[Write]:
+        writes = []
+        resource = target.strategy.resource
+        for stored in self._quotas(target):
+            quota = decode(stored)
+            if not quotas.covers(quota, resource, document):
+                continue
+            try:
+                after = _charged(quota, target, document, growth)
+            except Exceeded as error:
+                name = document["metadata"].get("name", "")
+                raise target.forbidden(name, str(error)) from None
+            if after is not None:
+                writes.append(Write(stored.key, encode(after), stored.revision))
+        return writes
+
+    @contextmanager
+    def _bounded(
+        self, target: ObjectTarget, document: Document, key: str, growth: _Growth
+    ) -> Iterator[None]:
+        """Count the growth as under way; ApiError when it does not fit. The server itself must be
+        able to start on a full store.
+        """
+        if target.identity.name != USER_APISERVER:
+            self._require_room(target, document, key, growth)
+        under_way, late_s = self._under_way, 0.0
+        under_way.add(key, *growth)
+        try:
+            yield
+        except (asyncio.CancelledError, OutcomeUnknown):
+            late_s = _LATE_S
+            raise
+        finally:
+            if late_s:
+                done = partial(under_way.add, key, -growth.objects, -growth.bytes)
+                asyncio.get_running_loop().call_later(late_s, done)
+            else:
+                under_way.add(key, -growth.objects, -growth.bytes)
+
+    def _require_room(
+        self, target: ObjectTarget, document: Document, key: str, growth: _Growth
+    ) -> None:
+        reserve = 0 if _may_use_reserve(target) else _RESERVE
+        for what, bound, used, more in self._needs(key, growth):
+            limit = bound - bound * reserve // 100
+            if not (bound and more and used + more > limit):
+                continue
+            if what is _STORE:
+                text = f"mvcc: database space exceeded: {used} of {limit} bytes are in use"
+                raise ApiError(507, "InsufficientStorage", f"{text} ({_STORE}): {_NEXT}")
+            flag, _, unit = what.partition("=")
+            text = f"exceeded quota: {flag}, requested: {unit}={more}, used: {unit}={used}"
+            text += f", limited: {unit}={limit}: {_NEXT}"
+            raise target.forbidden(document["metadata"].get("name", ""), text)
+
+    def _needs(self, key: str, growth: _Growth) -> Iterator[tuple[str, int, int, int]]:
+        """The bounds that matter: flag and unit, the bound (0: none), what is used, what is added.
+
+        What is under way counts as used.
+        """
+        name, kind = place_in(key)
+        bounds, tally, coming = self._bounds, self._storage.tally, self._under_way
+        scope, more = tally.scope(name), coming.scope(name)
+        used = scope.all.objects + more.all.objects
+        yield "--max-namespace-objects=objects", bounds.objects, used, growth.objects
+        if not name.startswith("/"):
+            used = scope.all.bytes + more.all.bytes
+            yield "--max-namespace-mib=bytes", bounds.bytes, used, growth.bytes
+            if kind == EVENTS.plural:
+                part, more_of_it = scope.of(kind), more.of(kind)
+                used = part.objects + more_of_it.objects
+                flag = "--max-namespace-objects of events=objects"
+                yield flag, bounds.objects // _EVENTS, used, growth.objects
+                used = part.bytes + more_of_it.bytes
+                flag = "--max-namespace-mib of events=bytes"
+                yield flag, bounds.bytes // _EVENTS, used, growth.bytes
+        objects, size = tally.all.objects + coming.all.objects, tally.all.bytes + coming.all.bytes
+        grown = growth.bytes + _OBJECT_BYTES * growth.objects
+        yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown
+
+
+def _charged(
+    quota: Document, target: ObjectTarget, document: Document, growth: _Growth
+) -> Document | None:
+    """The quota after the write; None when it stays as it is. Exceeded."""
+    resource, hard = target.strategy.resource, quotas.hard_of(quota)
+    if growth.objects:
+        if resource is PODS:
+            quotas.require_amounts(quota, document)
+        return quotas.charged(quota, quotas.added(hard, resource, document, growth.bytes))
+    if QUOTA_BYTES not in hard or resource is RESOURCE_QUOTAS:
+        return None
+    return quotas.charged(quota, {QUOTA_BYTES: growth.bytes * quotas.ONE})
+
+
+def _may_use_reserve(target: ObjectTarget) -> bool:
+    """Administrators, controllers, and nodes for what they report of themselves and of pods."""
+    caller = target.identity
+    if GROUP_MASTERS in caller.groups or caller.name == USER_CONTROLLER_MANAGER:
+        return True
+    reports = target.subresource == "status" or target.strategy.resource in (NODES, LEASES)
+    return reports and node_name_of(caller) is not None

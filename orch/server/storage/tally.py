@@ -1,0 +1,76 @@
+"""How many objects and bytes are stored: of each kind in each namespace, and in all.
+
+The mirror records every change here, so that a write is charged (`objects.charging`) without a look
+at other objects. Keys and data count, as bytes; what the objects are is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Count:
+    """`changes` grows with every change."""
+
+    objects: int = 0
+    bytes: int = 0
+    changes: int = 0
+
+    def add(self, objects: int, size: int) -> None:
+        self.objects += objects
+        self.bytes += size
+        self.changes += 1
+
+
+class ScopeTally:
+    """One namespace, or one kind of objects without a namespace."""
+
+    def __init__(self) -> None:
+        self.all = Count()
+        self.kinds: dict[str, Count] = {}
+
+    def of(self, kind: str) -> Count:
+        """`kind` as in keys: `<plural>[.<group>]`."""
+        return self.kinds.get(kind) or Count()
+
+
+class Tally:
+    """`record` and `add` take keys; `scope` takes the name that `place_in` gives."""
+
+    def __init__(self) -> None:
+        self.all = Count()
+        self._scopes: dict[str, ScopeTally] = {}
+
+    def scope(self, name: str) -> ScopeTally:
+        """An empty one where nothing is stored."""
+        return self._scopes.get(name) or ScopeTally()
+
+    def record(self, key: str, before: bytes | None, after: bytes | None) -> None:
+        """The data under the key was replaced; None: there is none."""
+        objects = (after is not None) - (before is not None)
+        size = len(after or b"") - len(before or b"") + objects * len(key.encode())
+        self.add(key, objects, size)
+
+    def add(self, key: str, objects: int, size: int) -> None:
+        name, kind = place_in(key)
+        scope = self._scopes.setdefault(name, ScopeTally())
+        for amount in (self.all, scope.all, scope.kinds.setdefault(kind, Count())):
+            amount.add(objects, size)
+        if not (scope.all.objects or scope.all.bytes):
+            del self._scopes[name]
+
+
+def place_in(key: str) -> tuple[str, str]:
+    """The scope of a key (a namespace, or `/<kind>`, which no namespace is called) and its kind."""
+    _, kind, *rest = key.split("/", 3)
+    return (rest[0] if len(rest) > 1 else f"/{kind}"), kind
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """0: no bound. A scope is a namespace, or one kind of objects without a namespace."""
+
+    objects: int = 0  # of a scope
+    bytes: int = 0  # of a namespace
+    store_bytes: int = 0

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orch.server.storage.tally import Tally, place_in
+
+KEYS = ("/pods/a/x", "/pods/a/y", "/pods/b/x", "/leases.coordination.orch.io/a/x", "/nodes/x")
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("/pods/a/x", ("a", "pods")),
+        ("/leases.coordination.orch.io/a/x", ("a", "leases.coordination.orch.io")),
+        ("/nodes/n1", ("/nodes", "nodes")),
+        ("/nodes/pods", ("/nodes", "nodes")),
+    ],
+)
+def test_a_key_lies_in_its_namespace_or_in_its_kind(key: str, place: tuple[str, str]) -> None:
+    assert place_in(key) == place
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=9))))
+def test_the_tally_is_what_a_recount_would_find(changes: list[tuple[str, bytes | None]]) -> None:
+    tally = Tally()
+    stored: dict[str, bytes] = {}
+    for key, data in changes:
+        tally.record(key, stored.get(key), data)
+        stored.pop(key, None)
+        if data is not None:
+            stored[key] = data
+    for name, kind in map(place_in, KEYS):
+        there = {key: data for key, data in stored.items() if place_in(key) == (name, kind)}
+        found = tally.scope(name).of(kind)
+        assert found.objects == len(there)
+        assert found.bytes == sum(len(key) + len(data) for key, data in there.items())
+    assert tally.all.objects == len(stored)
+    assert tally.all.bytes == sum(len(key) + len(data) for key, data in stored.items())
+
+
+def test_an_emptied_namespace_leaves_nothing_behind() -> None:
+    tally = Tally()
+    tally.record("/pods/a/x", None, b"1")
+    before = tally.scope("a")
+    tally.record("/pods/a/x", b"1", None)
+    assert tally.scope("a") is not before
