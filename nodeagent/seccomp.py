@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
-from orch.wire.podrules.podspec import places
+from orch.wire.podrules.podspec import place_of
 from orch.wire.records.pods import Container, Pod, SeccompProfile
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -53,7 +53,7 @@ def resolve(
     naming the field, when the profile is malformed.
     """
     context, pod_context = container.securityContext, pod.spec.securityContext
-    place = _place_of(pod, container)
+    place = place_of(pod, container)
     if context and context.privileged:
         return Resolution(_UNCONFINED, f"{place}.securityContext.privileged")
     for profile, field in (
@@ -65,13 +65,6 @@ def resolve(
     if seccomp_default:
         return Resolution(_RUNTIME_DEFAULT, "seccompDefault")
     return Resolution(_UNCONFINED, "default")
-
-
-def _place_of(pod: Pod, container: Container) -> str:
-    return next(
-        (place for place, other in places(pod) if other.name == container.name),
-        f"container {container.name}",
-    )
 
 
 def _setting_at(profile: SeccompProfile, seccomp_root: str, field: str) -> SeccompSetting:

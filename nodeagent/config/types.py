@@ -181,6 +181,8 @@ class NodeAgentConfiguration(ConfigModel):
     imageGCLowThresholdPercent: int = Field(default=80, ge=0, le=100)
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
+    podPidsLimit: int = Field(default=-1, ge=-1)  # -1 and 0: unlimited
+    probeHostPolicy: Literal["any", "pod"] = "any"
     seccompDefault: bool = False
     cgroupRoot: AbsolutePath = "/"
 

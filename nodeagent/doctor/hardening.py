@@ -24,6 +24,9 @@ def check_hardening(
     if not config.seccompDefault:
         text = "pods without a seccomp profile run unconfined"
         found.append(note(check, text, "set seccompDefault: true"))
+    if config.podPidsLimit <= 0:
+        text = "a pod may take all process ids of the node"
+        found.append(note(check, text, "set podPidsLimit"))
     if not rotates:
         text = "the credential for the API server is embedded in the kubeconfig"
         advice = "use files (client-certificate, client-key), which are reloaded"

@@ -77,13 +77,38 @@ class StatusTimes:
 class OwnNode:
     """This node's object, cached by the status loop for the agent's other components.
 
-    Setting `changed` makes the loop compute the status again.
+    Setting `changed` makes the loop compute the status again. `on_known` is called when what
+    `judging` returns may no longer be None.
     """
 
     def __init__(self, events: EventRecorder | None = None) -> None:
-        self.seen: Node | None = None  # as last seen at the API server; None: not registered
         self.changed = asyncio.Event()
         self.events = events or EventRecorder(None, "nodeagent")
+        self.on_known: Callable[[], None] = lambda: None
+        self._seen: Node | None = None
+        self._last: Node | None = None  # of `seen`, while it is read again
+        self._measured: Node | None = None
+
+    @property
+    def seen(self) -> Node | None:
+        """As last seen at the API server; None: not registered, or to be read again."""
+        return self._seen
+
+    @seen.setter
+    def seen(self, node: Node | None) -> None:
+        is_first = self._last is None and node is not None
+        self._seen, self._last = node, node or self._last
+        if is_first:
+            self.on_known()
+
+    def measure(self, node: Node) -> None:
+        """The node by this machine's own facts."""
+        self._measured = node
+        self.on_known()
+
+    def judging(self, static: bool) -> Node | None:
+        """The node that pods must fit; until it is known at the API, only static ones can."""
+        return self._last or (self._measured if static else None)
 
     def warn(self, reason: str, message: str) -> None:
         """Record an event on the node, once it is registered."""
@@ -143,10 +168,12 @@ class StatusLoop:
         """Register and report, forever."""
         if self._client is None:
             log.info("running standalone: no API server is configured, the node is not reported")
-            await asyncio.Event().wait()
-            return
         if self._settled:
             await self._settled()
+        await self._measure()
+        if self._client is None:
+            await asyncio.Event().wait()
+            return
         loop = asyncio.get_running_loop()
         fast_until_s = loop.time() + FAST_FOR_S
         backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)
@@ -191,6 +218,10 @@ class StatusLoop:
             silence_s=self._times.silence_s,
         )
         return informer
+
+    async def _measure(self) -> None:
+        facts, now = await self._collect(), times.format_time(self._times.now())
+        self._own.measure(status.initial_node(self._settings, facts, self.pressure, now))
 
     async def _round(self, client: ApiClient) -> bool:
         """Report if due; False when the report failed."""

@@ -60,10 +60,11 @@ def merge(listed: Iterable[Pod]) -> Desired:
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
 
 Removed = Callable[[Pod], None]
+NodeOf = Callable[[bool], Node | None]  # whether it is to judge static pods
 
 
 class PodWorkers:
-    """`node` returns the Node as last seen; without one (None) every pod is admitted."""
+    """`node` returns the Node that pods must fit; until there is one (None) they wait."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class PodWorkers:
         sources: Sequence[PodSource],
         *,
         on_removed: Removed | None = None,
-        node: Callable[[], Node | None] = lambda: None,
+        node: NodeOf = lambda _static: Node(),
     ) -> None:
         self._services = services
         self._registry = services.registry
@@ -120,6 +121,10 @@ class PodWorkers:
             return False
         self._services.events.warning(worker.pod, ending.reason, ending.message)
         return True
+
+    def node_known(self) -> None:
+        """Pods that wait for the node can be judged."""
+        self._changed.set()
 
     def close(self, refusal: Refusal) -> None:
         """Admit no further pods."""
@@ -217,7 +222,7 @@ class PodWorkers:
 
     def _update_settings(self) -> None:
         """Take over the node's allocatable resources and, without --node-ip, its address."""
-        settings, node = self._services.settings, self._node()
+        settings, node = self._services.settings, self._node(True)
         if node is None:
             return
         internal = [a.address for a in node.status.addresses or () if a.type == "InternalIP"]
@@ -232,16 +237,22 @@ class PodWorkers:
         uid = pod.metadata.uid or ""
         if uid in self._rejected or not self._registry.settled(uid):
             return False  # until settled, the pod may turn out to be running already
-        node = self._node()
-        if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
-            return True
-        others = [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
-        refusal = self._closed or admission.refusal(pod, node, others)
+        if pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
+            return True  # it was admitted before
+        refusal = self._closed
+        if refusal is None:
+            node = self._node(podspec.is_static(pod))
+            if node is None:
+                return False
+            refusal = admission.refusal(pod, node, self._unfinished())
         if refusal is None:
             return True
         self._rejected.add(uid)
         report.refuse(pod, refusal, self._services)
         return False
+
+    def _unfinished(self) -> list[Pod]:
+        return [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
 
     async def _remove_orphans(self, wanted: set[str]) -> None:
         """Remove what the runtime or the disk holds of pods that no source wants."""

@@ -55,6 +55,10 @@ class RuntimeNotSupported(RuntimeCallError):
     """The runtime does not implement the call."""
 
 
+class RuntimeAnswerTooLarge(RuntimeCallError):
+    """The answer exceeds what the runtime sends, or the agent takes, in one message."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
     name: str  # containerd
@@ -68,6 +72,14 @@ class RuntimeCondition:
     status: bool
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFeatures:
+    """`handlers` are the names a pod's runtimeClassName may have; "" is the default one."""
+
+    handlers: frozenset[str] = frozenset()
+    strict_groups: bool = False  # supplementalGroupsPolicy
 
 
 class SandboxState(Enum):
@@ -120,10 +132,13 @@ class SandboxSpec:
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
+    shared_pid: bool = False  # one PID namespace for all containers
     privileged: bool = False
     run_as_user: int | None = None
     run_as_group: int | None = None
     supplemental_groups: Sequence[int] = ()
+    strict_groups: bool = False  # no further groups from the image
+    runtime_handler: str = ""
     dns_servers: Sequence[str] = ()
     dns_searches: Sequence[str] = ()
     dns_options: Sequence[str] = ()
@@ -170,6 +185,7 @@ class ContainerSpec:
     tty: bool = False
     resources: LinuxResources = field(default_factory=LinuxResources)
     seccomp: SeccompSetting = SeccompSetting(SeccompKind.UNCONFINED)
+    apparmor: SeccompSetting | None = None  # `localhost_path`: the name of a loaded profile
     privileged: bool = False
     no_new_privileges: bool = False
     readonly_rootfs: bool = False
@@ -241,6 +257,8 @@ class Image:
     digests: Sequence[str] = ()
     size_bytes: int = 0
     pinned: bool = False  # needed by the runtime
+    uid: int | None = None  # the user that it runs as, if it names one by number;
+    username: str = ""  # or by name; neither: root
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +345,7 @@ class ContainerRuntime(Protocol):
 
     async def version(self) -> RuntimeVersion: ...
     async def conditions(self) -> Sequence[RuntimeCondition]: ...
+    async def features(self) -> RuntimeFeatures: ...
 
     async def run_sandbox(self, spec: SandboxSpec) -> str: ...
     async def stop_sandbox(self, sandbox_id: str) -> None: ...

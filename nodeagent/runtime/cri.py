@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
@@ -27,8 +28,10 @@ from nodeagent.runtime.base import (
     FilesystemUsage,
     Image,
     LinuxResources,
+    RuntimeAnswerTooLarge,
     RuntimeCallError,
     RuntimeCondition,
+    RuntimeFeatures,
     RuntimeUnavailable,
     RuntimeVersion,
     Sandbox,
@@ -38,6 +41,9 @@ from nodeagent.runtime.base import (
 )
 from nodeagent.runtime.endpoint import socket_path
 from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed
+from orch.component.process.once_log import OnceLog
+
+log = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: the runtime has them in memory
 PULL_TIMEOUT_S = 3600.0  # images may be large; the runtime gives up when a download stalls
@@ -48,7 +54,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # the largest message that runtimes send
+    ("grpc.max_receive_message_length", 80 * 1024 * 1024),  # CRI-O's bound; containerd's is 16 MiB
     ("grpc.use_local_subchannel_pool", 1),  # the connection ends with this channel
     ("grpc.http2.bdp_probe", 0),  # bandwidth probes: a third of its threads' CPU here
 )
@@ -68,6 +74,8 @@ class CriRuntime:
         self._channel = Channel(f"unix:{socket_path(endpoint)}", _stubs, options=_CHANNEL_OPTIONS)
         self._timeout_s = timeout_s
         self._observe = observe
+        self._too_large = OnceLog(log)  # the list of sandboxes
+        self._made: set[str] = set()  # sandboxes, until they are removed
         self._sandboxes = cri_responses.RowCache(cri_responses.sandbox)
         self._containers = cri_responses.RowCache(cri_responses.container)
 
@@ -77,26 +85,50 @@ class CriRuntime:
     async def conditions(self) -> Sequence[RuntimeCondition]:
         return cri_responses.conditions(await self._read("Status", pb.StatusRequest()))
 
+    async def features(self) -> RuntimeFeatures:
+        return cri_responses.features(await self._read("Status", pb.StatusRequest()))
+
     # ---- sandboxes
 
     async def run_sandbox(self, spec: SandboxSpec) -> str:
-        request = pb.RunPodSandboxRequest(config=cri_requests.sandbox_config(spec))
+        request = pb.RunPodSandboxRequest(
+            config=cri_requests.sandbox_config(spec), runtime_handler=spec.runtime_handler
+        )
         timeout_s = self._timeout_s * _SANDBOX_TIMEOUT_FACTOR
-        return str((await self._call("RunPodSandbox", request, timeout_s)).pod_sandbox_id)
+        sandbox_id = str((await self._call("RunPodSandbox", request, timeout_s)).pod_sandbox_id)
+        self._made.add(sandbox_id)
+        return sandbox_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         await self._write("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         await self._write("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
+        self._made.discard(sandbox_id)
 
     async def list_sandboxes(self) -> Sequence[Sandbox]:
-        response = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
+        """All of them; where they exceed a message, those that are known or have containers."""
+        try:
+            response = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
+        except RuntimeAnswerTooLarge as error:
+            self._too_large.failed("its sandboxes are listed one by one: %s", error, cause="size")
+            return self._sandboxes.of(await self._sandboxes_singly())
+        self._too_large.recovered()
         return self._sandboxes.of(response.items)
+
+    async def _sandboxes_singly(self) -> list[Any]:
+        containers = await self._read("ListContainers", pb.ListContainersRequest())
+        holding = {item.pod_sandbox_id for item in containers.containers}
+        rows: list[Any] = []
+        for sandbox_id in {*self._made, *self._sandboxes.ids, *holding}:
+            chosen = pb.PodSandboxFilter(id=sandbox_id)
+            response = await self._read("ListPodSandbox", pb.ListPodSandboxRequest(filter=chosen))
+            rows.extend(response.items)
+        return rows
 
     async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=True)
-        return cri_responses.sandbox_detail(await self._read("PodSandboxStatus", request))
+        return cri_responses.sandbox_detail(await self._describe("PodSandboxStatus", request))
 
     # ---- containers
 
@@ -126,7 +158,7 @@ class CriRuntime:
 
     async def container_detail(self, container_id: str) -> ContainerDetail:
         request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)
-        return cri_responses.container_detail(await self._read("ContainerStatus", request))
+        return cri_responses.container_detail(await self._describe("ContainerStatus", request))
 
     async def checkpoint_container(
         self, container_id: str, *, location: str, timeout_s: float
@@ -219,6 +251,14 @@ class CriRuntime:
     async def close(self) -> None:
         """Close the connection for good; calls in flight end with RuntimeUnavailable."""
         await self._channel.close()
+
+    async def _describe(self, operation: str, request: Any) -> Any:
+        """The verbose answer, which has the process id, or if that is too large the plain one."""
+        try:
+            return await self._read(operation, request)
+        except RuntimeAnswerTooLarge:
+            request.verbose = False
+            return await self._read(operation, request)
 
     async def _read(self, operation: str, request: Any) -> Any:
         return await self._call(operation, request, READ_TIMEOUT_S)

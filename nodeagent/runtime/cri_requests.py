@@ -41,7 +41,7 @@ _PROPAGATION = {
     "host_to_container": pb.PROPAGATION_HOST_TO_CONTAINER,
     "bidirectional": pb.PROPAGATION_BIDIRECTIONAL,
 }
-_SECCOMP = {
+_PROFILES = {
     SeccompKind.RUNTIME_DEFAULT: pb.SecurityProfile.RuntimeDefault,
     SeccompKind.UNCONFINED: pb.SecurityProfile.Unconfined,
     SeccompKind.LOCALHOST: pb.SecurityProfile.Localhost,
@@ -128,6 +128,7 @@ def _sandbox_security(spec: SandboxSpec) -> Any:
         supplemental_groups=spec.supplemental_groups,
         privileged=spec.privileged,
         seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
+        supplemental_groups_policy=_groups_policy(spec),
     )
 
 
@@ -145,21 +146,27 @@ def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
         no_new_privs=spec.no_new_privileges,
         masked_paths=() if spec.privileged else MASKED_PATHS,
         readonly_paths=() if spec.privileged else READONLY_PATHS,
-        seccomp=_seccomp(spec.seccomp),
+        seccomp=_profile(spec.seccomp),
+        apparmor=_profile(spec.apparmor) if spec.apparmor else None,
+        supplemental_groups_policy=_groups_policy(sandbox),
     )
+
+
+def _groups_policy(spec: SandboxSpec) -> Any:
+    return pb.Strict if spec.strict_groups else pb.Merge
 
 
 def _namespaces(spec: SandboxSpec) -> Any:
     return pb.NamespaceOption(
         network=pb.NODE if spec.host_network else pb.POD,
-        pid=pb.NODE if spec.host_pid else pb.CONTAINER,
+        pid=pb.NODE if spec.host_pid else pb.POD if spec.shared_pid else pb.CONTAINER,
         ipc=pb.NODE if spec.host_ipc else pb.POD,
     )
 
 
-def _seccomp(setting: SeccompSetting) -> Any:
+def _profile(setting: SeccompSetting) -> Any:
     return pb.SecurityProfile(
-        profile_type=_SECCOMP[setting.kind], localhost_ref=setting.localhost_path
+        profile_type=_PROFILES[setting.kind], localhost_ref=setting.localhost_path
     )
 
 

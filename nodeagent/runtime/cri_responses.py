@@ -25,8 +25,10 @@ from nodeagent.runtime.base import (
     FilesystemUsage,
     Image,
     InterfaceUsage,
+    RuntimeAnswerTooLarge,
     RuntimeCallError,
     RuntimeCondition,
+    RuntimeFeatures,
     RuntimeNotFound,
     RuntimeNotSupported,
     RuntimeTimeout,
@@ -66,6 +68,13 @@ def conditions(response: Any) -> tuple[RuntimeCondition, ...]:
     return tuple(
         RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
         for c in response.status.conditions
+    )
+
+
+def features(response: Any) -> RuntimeFeatures:
+    return RuntimeFeatures(
+        handlers=frozenset(handler.name for handler in response.runtime_handlers),
+        strict_groups=response.features.supplemental_groups_policy,
     )
 
 
@@ -126,6 +135,10 @@ class RowCache(Generic[Row]):
         self._build = build
         self._rows: dict[str, tuple[int, Row]] = {}
 
+    @property
+    def ids(self) -> Iterable[str]:
+        return self._rows.keys()
+
     def of(self, items: Iterable[Any]) -> tuple[Row, ...]:
         """The rows of these items; rows that are no longer listed are dropped."""
         known, self._rows = self._rows, {}
@@ -184,6 +197,8 @@ def image(item: Any) -> Image:
         digests=tuple(item.repo_digests),
         size_bytes=item.size,
         pinned=item.pinned,
+        uid=_value(item, "uid"),
+        username=item.username,
     )
 
 
@@ -322,6 +337,10 @@ _REFUSALS_OF_OPTIONAL_CALLS = ("not supported", "not available", "does not suppo
 # From containerd's shim, which checks its own state, and from runc, which checks the cgroup.
 _NOT_PAUSED = ("cannot resume a ", "container not paused")
 
+# gRPC's sentences about a message, from either side, and what makes an answer of CRI so large.
+_TOO_LARGE = "message larger than max"
+_FREE_IT = "look for pods with large labels or annotations (crictl pods -v) and delete them"
+
 _CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # others follow from the code's name
 
 
@@ -339,6 +358,8 @@ def from_status(
     kind = _KINDS.get(code, RuntimeCallError)
     if code == "UNKNOWN" and _refuses(operation, details.lower()):
         kind = RuntimeNotSupported
+    if code == "RESOURCE_EXHAUSTED" and _TOO_LARGE in details:
+        kind, details = RuntimeAnswerTooLarge, f"{details}; {_FREE_IT}"
     return kind(operation, f"rpc error: code = {code_text(code)} desc = {details}")
 
 

@@ -126,4 +126,5 @@ def _pod_settings(
         host_ip=options.node_ip,
         memory_capacity_bytes=host.memory_bytes,
         kernel_version=host.kernel_version,
+        apparmor=host.apparmor,
     )

@@ -73,8 +73,9 @@ def build_pods(
         _services(base, base.runtime, events, checkpoints),
         build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
-        node=lambda: base.own_node.seen,
+        node=base.own_node.judging,
     )
+    base.own_node.on_known = workers.node_known
     return Pods(
         workers=workers,
         log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
@@ -89,7 +90,8 @@ def _services(
     base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: FrozenContainers | None
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
-    prober, helper = Prober(runtime), base.options.mount_helper
+    prober = Prober(runtime, any_host=base.config.probeHostPolicy == "any")
+    helper = base.options.mount_helper
     return PodServices(
         settings=settings,
         runtime=runtime,
@@ -97,7 +99,9 @@ def _services(
         counts=counts,
         pleg=Pleg(runtime, base.registry, counts, base.node_name),
         volumes=VolumeStore(root_dir, HelpedMounts(helper) if helper else OwnMounts()),
-        cgroups=PodCgroups(settings.cgroup_parent, counts.timings),
+        cgroups=PodCgroups(
+            settings.cgroup_parent, counts.timings, pids_limit=base.config.podPidsLimit
+        ),
         seccomp=SeccompProfiles(f"{root_dir}/seccomp", default=base.config.seccompDefault),
         health=ContainerHealth(
             prober, events, counts, files=ResultFiles(root_dir), checkpoints=checkpoints

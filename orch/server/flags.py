@@ -16,7 +16,6 @@ from orch.component.process.daemon import SetupError
 from orch.server.audit.log import Rotation
 from orch.server.authn import flags as authn_flags
 from orch.server.authn.flags import AuthFlags
-from orch.server.limits import MAX_READS, MAX_WRITES
 from orch.server.nodes.proxy import AgentTls
 from orch.server.storage import flags as storage_flags
 from orch.server.storage.flags import StorageFlags
@@ -25,6 +24,8 @@ from orch.wire.names import APISERVER_PORT
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 DEFAULT_TIMEOUT_S = 60.0
+MAX_READS = 400
+MAX_WRITES = 200
 _MIB = 1024 * 1024
 _number = program_flags.whole_number
 
@@ -36,6 +37,12 @@ class LimitFlags:
     max_reads: int = MAX_READS
     max_writes: int = MAX_WRITES
     timeout_s: float = DEFAULT_TIMEOUT_S
+    memory_bytes: int = 0  # 0: the limit of the process
+
+    @property
+    def seats(self) -> int:
+        """For reads and writes together; 0: no limit."""
+        return self.max_reads + self.max_writes if self.max_reads and self.max_writes else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +179,21 @@ def _serving_flags(group: _Group) -> None:
 def _limit_flags(group: _Group) -> None:
     group.add_argument(
         "--max-requests-inflight", type=_number, default=MAX_READS, metavar="N",
-        help="maximum of reading requests in flight; 0: no limit",
+        help="this and --max-mutating-requests-inflight together are the seats for requests"
+        " in flight, 60 %% of them for nodes and the control plane; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--max-mutating-requests-inflight", type=_number, default=MAX_WRITES, metavar="N",
-        help="maximum of writing requests in flight; 0: no limit",
+        help="see --max-requests-inflight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
         metavar="DURATION",
         help="for requests other than watches and proxied ones; `timeout` may shorten it",
+    )  # fmt: skip
+    group.add_argument(
+        "--memory-limit", type=_number, default=0, metavar="MIB",
+        help="refuse requests from 80 %% of it on; 0: that of the control group, or all memory",
     )  # fmt: skip
 
 
@@ -235,7 +247,10 @@ def _limits_of(values: argparse.Namespace) -> LimitFlags:
     if values.request_timeout <= 0:
         raise SetupError("--request-timeout must be more than 0: no request could be served")
     return LimitFlags(
-        values.max_requests_inflight, values.max_mutating_requests_inflight, values.request_timeout
+        values.max_requests_inflight,
+        values.max_mutating_requests_inflight,
+        values.request_timeout,
+        values.memory_limit * _MIB,
     )
 
 

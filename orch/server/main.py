@@ -78,6 +78,7 @@ async def run(flags: Flags, stop: Stop) -> None:
         ssl_context=context,
         name=NAME,
         max_connections=flags.max_connections,
+        slow_clients=server.slow_clients,
     )
     renewal = TlsRenewal(http, make_context, files)
     certificates = Periodic("certificates", renewal.step, interval_s=tls.INTERVAL_S)

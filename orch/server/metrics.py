@@ -6,16 +6,18 @@ children of each label set are looked up once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import MetricPolicy
+from orch.component.http.slow_clients import SlowClients
 from orch.server.admission.pod_security.guard import Asked
 from orch.server.admission.pod_security.levels import LATEST, PRIVILEGED, LevelVersion
 from orch.server.objects.document import prefix_of
+from orch.server.pressure import MemoryPressure
 from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Storage
 from orch.server.strategy.table import find_strategy
@@ -189,6 +191,33 @@ class ServerMetrics:
         )
         self.storage = StorageMetrics(self.registry, _BUCKETS)
         self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
+
+    def add_memory(self, pressure: MemoryPressure, slow: SlowClients) -> None:
+        """Show these two, whose figures are read when the page is rendered."""
+        shown: dict[str, tuple[str, Callable[[], float]]] = {
+            "apiserver_memory_used_bytes": (
+                "Memory in use, without what the kernel can take back.",
+                lambda: pressure.used_bytes,
+            ),
+            "apiserver_memory_limit_bytes": (
+                "Memory at 80 percent of which the server begins to refuse requests.",
+                lambda: pressure.limit_bytes,
+            ),
+            "apiserver_memory_refused_requests": (
+                "Requests refused because memory was short, since the start.",
+                lambda: pressure.refused,
+            ),
+            "apiserver_unread_answer_bytes": (
+                "Bytes that wait for clients which do not take their answers.",
+                lambda: slow.waiting_bytes,
+            ),
+            "apiserver_slow_clients_cut": (
+                "Connections cut because their client did not take its answer, since the start.",
+                lambda: slow.cut,
+            ),
+        }
+        for name, (text, read) in shown.items():
+            self.registry.gauge(name, text).set_function(read)
 
     def observe(
         self,

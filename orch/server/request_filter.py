@@ -1,8 +1,8 @@
 """The filter that every request passes: authenticated, bounded, authorized, counted, audited.
 
-One middleware, in this order: attributes → identity → impersonation → in-flight bound →
-decision → handler → errors as answers → metrics, audit. A handler runs only after the decision;
-nothing else decides.
+One middleware, in this order: attributes → identity → seat → impersonation → decision → body →
+handler → errors as answers → metrics, audit. A handler runs only after the decision; nothing else
+decides.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from orch.server.authn import impersonation
 from orch.server.authn.credentials import ANONYMOUS
 from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
+from orch.server.flow.control import FlowControl
 from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT
-from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
+from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError, bad_request, unauthorized
@@ -42,9 +43,10 @@ class RequestFilter:
 
     authenticate: Callable[[web.Request], Awaitable[Identity]]
     authorizer: Authorizer
-    inflight: Inflight
+    flows: FlowControl
     metrics: ServerMetrics
     deadlines: Deadlines
+    pressure: MemoryPressure
     own_request: Callable[[RequestInfo], RequestInfo] | None = None
     auditor: Auditor | None = None
     open_paths: Collection[str] = ()  # open to anonymous callers, if roles allow it
@@ -92,22 +94,30 @@ class RequestFilter:
     async def _enter(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
+        caller: Identity | None = None
+        failure: Exception | None = None
         try:
             caller = httpd.current_peer(request) or await self.authenticate(request)
-        except ApiError:
-            if self.auditor is not None:
-                self.auditor.begin(request, info, None)
-            raise
+        except Exception as error:
+            failure = error
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
-        identity = caller
-        if _asks_to_impersonate(request.headers):
-            identity = impersonation.impersonate(caller, request.headers, self.authorizer)
-            if trail is not None:
-                trail.impersonated(identity)
-        with self.inflight.admit(identity, info):
+        async with self.flows.admission(httpd.connection_of(request), caller, info) as admission:
+            if caller is None:
+                try:
+                    raise failure or unauthorized()
+                finally:
+                    failure = None  # its traceback holds this frame
+            identity = caller
+            if _asks_to_impersonate(request.headers):
+                identity = impersonation.impersonate(caller, request.headers, self.authorizer)
+                if trail is not None:
+                    trail.impersonated(identity)
+            if not admission.is_upper:
+                self.pressure.refuse(info)
             self._authorize(identity, info, trail)
             request[INFO] = info
             request[IDENTITY] = identity
+            await admission.prepare(request)
             try:
                 return await self._carry_out(request, handler, info)
             except (ApiError, web.HTTPException, ConnectionError):

@@ -20,8 +20,11 @@ from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
-from orch.component.process.daemon import SetupError
+from orch.component.http.slow_clients import SlowClients
+from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
+from orch.component.process.memory import ProcessMemory
+from orch.server import pressure
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.priority import Priorities
@@ -42,10 +45,12 @@ from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
 from orch.server.flags import AuditFlags, Flags
+from orch.server.flow.control import FlowControl
+from orch.server.flow.levels import Limits
+from orch.server.flow.metrics import FlowMetrics
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limits import Inflight
 from orch.server.metrics import PodSecurityMetrics, ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
@@ -56,6 +61,7 @@ from orch.server.objects.charging import Charging
 from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
+from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases, bodies
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
@@ -95,6 +101,7 @@ def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
 
 
 NAME = "orch-apiserver"
+_HISTORY_BYTES_UNDER_PRESSURE = 8 * 1024 * 1024
 
 
 class Server:
@@ -120,10 +127,13 @@ class Server:
         self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
-        limits = flags.limits
-        self.inflight = Inflight(
-            self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
-        )
+        limits = Limits(flags.limits.seats, flags.limits.timeout_s, flags.max_connections)
+        self.flows = FlowControl(limits, self._metrics.inflight)
+        self._metrics.registry.register(FlowMetrics(self.flows.levels))
+        self.slow_clients = SlowClients(NAME)
+        memory = flags.limits.memory_bytes
+        self.pressure = MemoryPressure(ProcessMemory(), memory, self._relieve_memory)
+        self._metrics.add_memory(self.pressure, self.slow_clients)
         self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
@@ -163,6 +173,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
+            Periodic("memory", self.pressure.look, interval_s=pressure.INTERVAL_S),
             Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
                 "namespaces",
@@ -185,6 +196,11 @@ class Server:
             *self._certificates(),
             *self._upkeep(),
         ]
+
+    def _relieve_memory(self) -> None:
+        self.slow_clients.cut_all()
+        self.storage.shrink_history(_HISTORY_BYTES_UNDER_PRESSURE)
+        return_freed_memory()
 
     def _certificates(self) -> list[Periodic]:
         """The renewal of the certificates for agents, if they are called at all."""
@@ -218,9 +234,10 @@ class Server:
         request_filter = RequestFilter(
             self._credentials.authenticate,
             self.authorizer,
-            self.inflight,
+            self.flows,
             self._metrics,
             Deadlines(self._flags.limits.timeout_s),
+            self.pressure,
             own_request=aliases.own_request if upstream else None,
             auditor=self._auditor,
             open_paths=self._credentials.open_paths,

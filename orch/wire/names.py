@@ -53,6 +53,8 @@ ANNOTATION_CONFIG_SOURCE = "orch.io/config.source"
 ANNOTATION_CONFIG_SEEN = "orch.io/config.seen"
 ANNOTATION_CONFIG_HASH = "orch.io/config.hash"
 ANNOTATION_CONFIG_MIRROR = "orch.io/config.mirror"
+# The reference's, with the name of a container after it.
+ANNOTATION_APPARMOR_PREFIX = "container.apparmor.security.beta.kubernetes.io/"
 ANNOTATION_LAST_APPLIED = "orch.io/last-applied-configuration"
 
 # Labels and annotations that the agent sets on sandboxes and containers in the runtime, to find its

@@ -144,7 +144,12 @@ def sandbox_stats(usage: SandboxUsage) -> Any:
 
 def image(known: base.Image) -> Any:
     return pb.Image(
-        id=known.id, repo_tags=known.tags, repo_digests=known.digests, size=known.size_bytes
+        id=known.id,
+        repo_tags=known.tags,
+        repo_digests=known.digests,
+        size=known.size_bytes,
+        uid=None if known.uid is None else pb.Int64Value(value=known.uid),
+        username=known.username,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +159,18 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
             pb.RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
             for c in await self._runtime.conditions()
         ]
-        return pb.StatusResponse(status=pb.RuntimeStatus(conditions=rows))
+        features = self._runtime.runtime_features
+        return pb.StatusResponse(
+            status=pb.RuntimeStatus(conditions=rows),
+            runtime_handlers=[pb.RuntimeHandler(name=name) for name in features.handlers],
+            features=pb.RuntimeFeatures(supplemental_groups_policy=features.strict_groups),
+        )
 
     async def RunPodSandbox(self, request: Any, context: Any) -> Any:
-        sandbox_id = await self._runtime.run_sandbox(cri_convert.sandbox_spec(request.config))
+        spec = replace(
+            cri_convert.sandbox_spec(request.config), runtime_handler=request.runtime_handler
+        )
+        sandbox_id = await self._runtime.run_sandbox(spec)
         return pb.RunPodSandboxResponse(pod_sandbox_id=sandbox_id)
 
     async def StopPodSandbox(self, request: Any, context: Any) -> Any:
@@ -177,8 +186,12 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
         return cri_convert.sandbox_status(detail)
 
     async def ListPodSandbox(self, request: Any, context: Any) -> Any:
-        rows = await self._runtime.list_sandboxes()
-        return pb.ListPodSandboxResponse(items=[cri_convert.sandbox_row(row) for row in rows])
+        rows = [
+            cri_convert.sandbox_row(row)
+            for row in await self._runtime.list_sandboxes()
+            if request.filter.id in ("", row.id)
+        ]
+        return pb.ListPodSandboxResponse(items=rows)
 
     async def CreateContainer(self, request: Any, context: Any) -> Any:
         container_id = await self._runtime.create_container(

@@ -87,7 +87,7 @@ class PodWorld:
         self.source = FakeSource()
         self.api = FakeApi()  # holds the ConfigMaps and Secrets that pods refer to
         self.removed: list[Pod] = []
-        self.node: Node | None = None
+        self.node: Node | None = Node()
         self.frozen: set[str] = set()  # ids of containers that are being checkpointed
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
@@ -131,7 +131,7 @@ class PodWorld:
             now=now,
         )
         return PodWorkers(
-            self.services, sources, on_removed=self.removed.append, node=lambda: self.node
+            self.services, sources, on_removed=self.removed.append, node=lambda static: self.node
         )
 
     def use(self, *sources: FakeSource) -> None:

@@ -25,6 +25,7 @@ from nodeagent.runtime.base import (
     LinuxResources,
     RuntimeCallError,
     RuntimeCondition,
+    RuntimeFeatures,
     RuntimeNotFound,
     RuntimeVersion,
     Sandbox,
@@ -80,6 +81,7 @@ class FakeRuntime(FakeImages, FakeEvents):
             RuntimeCondition("RuntimeReady", True),
             RuntimeCondition("NetworkReady", True),
         ]
+        self.runtime_features = RuntimeFeatures(frozenset({"", "runc"}))
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _exec_nothing
         self.archive_members = ARCHIVE_MEMBERS
         self.reopened: list[str] = []
@@ -114,12 +116,19 @@ class FakeRuntime(FakeImages, FakeEvents):
         await self.begin("conditions")
         return tuple(self.runtime_conditions)
 
+    async def features(self) -> RuntimeFeatures:
+        await self.begin("features")
+        return self.runtime_features
+
     async def run_sandbox(self, spec: SandboxSpec) -> str:
         await self.begin("run_sandbox", f"{spec.namespace}/{spec.name}")
         wanted = (spec.name, spec.namespace, spec.uid, spec.attempt)
         for known in (sandbox.spec for sandbox in self.sandboxes.values()):
             if (known.name, known.namespace, known.uid, known.attempt) == wanted:
                 raise RuntimeCallError("run_sandbox", f'name "{spec.name}" is reserved')
+        if spec.runtime_handler not in self.runtime_features.handlers:
+            text = f'no runtime for "{spec.runtime_handler}" is configured'
+            raise RuntimeCallError("run_sandbox", text)
         number = next(self._numbers)
         row = Sandbox(
             id=f"{number:064x}",
@@ -180,7 +189,8 @@ class FakeRuntime(FakeImages, FakeEvents):
     ) -> str:
         await self.begin("create_container", spec.name)
         self._sandbox("create_container", sandbox_id)
-        if spec.image not in self.images_known:
+        image = next((i for i in self.images_known.values() if spec.image in (i.id, *i.tags)), None)
+        if image is None:
             raise RuntimeNotFound("create_container", f'image "{spec.image}": not found')
         for known in (self.containers[c].spec for c in self._containers_of(sandbox_id)):
             if (known.name, known.attempt) == (spec.name, spec.attempt):
@@ -191,7 +201,7 @@ class FakeRuntime(FakeImages, FakeEvents):
             name=spec.name,
             attempt=spec.attempt,
             image=spec.image,
-            image_ref=self.images_known[spec.image].id,
+            image_ref=image.id,
             state=ContainerState.CREATED,
             created_at_ns=self._now_ns(),
             labels=dict(spec.labels),

@@ -197,6 +197,10 @@ def test_cis_4_2_12_only_strong_suites_are_spoken(tmp_path: Path) -> None:
             context_of(tmp_path, f"--tls-cipher-suites={weak}")
 
 
+def test_cis_4_2_13_pods_without_a_limit_on_process_ids_are_reported(tmp_path: Path) -> None:
+    assert any("process ids" in text for text in said(findings(tmp_path), "hardening"))
+
+
 def test_cis_4_2_14_pods_without_a_profile_are_reported(tmp_path: Path) -> None:
     told = said(findings(tmp_path), "hardening")
     assert any("seccomp" in text for text in told)

@@ -29,7 +29,7 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 
-def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
+def pod_bounds(pod: Pod, *, unified: bool, pids_limit: int = -1) -> Mapping[str, str]:
     """File → value for the pod's cgroup; each file exists in one hierarchy only."""
     shares = spec.cpu_shares(podspec.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
@@ -42,6 +42,8 @@ def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     memory_bytes = podspec.limited(pod, "memory", quantity.to_bytes)
     if memory_bytes is not None:
         bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(memory_bytes)
+    if pids_limit > 0:
+        bounds["pids.max"] = str(pids_limit)
     return bounds
 
 
@@ -71,11 +73,14 @@ _PAUSE_S = 0.1
 class PodCgroups:
     """`parent` is the cgroup of all pods, `/orchpods`; `root` the directory of the hierarchies.
 
-    Durations are observed in `times`.
+    Durations are observed in `times`. `pids_limit`: process ids of a pod; not above 0: unlimited.
     """
 
-    def __init__(self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup") -> None:
+    def __init__(
+        self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup", pids_limit: int = -1
+    ) -> None:
         self._parent = parent.strip("/")
+        self._pids_limit = pids_limit
         self._root = Path(root)
         self._times = times
         self._unbounded = OnceLog(log)
@@ -134,7 +139,8 @@ class PodCgroups:
         return True
 
     def _ensure(self, pod: Pod) -> None:
-        self._bound(spec.cgroup_path(self._parent, pod), partial(pod_bounds, pod))
+        bounds = partial(pod_bounds, pod, pids_limit=self._pids_limit)
+        self._bound(spec.cgroup_path(self._parent, pod), bounds)
 
     def _set_shares(self, shares: Mapping[str, int]) -> None:
         for qos_class, amount in shares.items():

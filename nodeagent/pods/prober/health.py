@@ -191,7 +191,8 @@ class ContainerHealth:
 
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
-        target = ProbeTarget(container_id, watched.container, watched.address)
+        on_host = bool(watched.pod.spec.hostNetwork)
+        target = ProbeTarget(container_id, watched.container, watched.address, on_host)
         was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()

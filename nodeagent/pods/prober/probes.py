@@ -32,16 +32,18 @@ USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
 _SHOWN = 200
+_SAYS_HOST = {"host", "forwarded", "x-forwarded-host"}
 _HANGS_AFTER_S = 5.0  # a working runtime reports at once that a command has timed out
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """A running container; `address` is its pod's."""
+    """A running container; `address` is its pod's, and the node's `on_host` network."""
 
     container_id: str
     container: Container
     address: str
+    on_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,21 @@ class Outcome:
 
 
 class Prober:
-    """Owns an HTTP session; `close` it at the end."""
+    """Owns an HTTP session; `close` it at the end.
 
-    def __init__(self, runtime: ContainerRuntime) -> None:
+    Without `any_host` requests go to the pod itself only (probeHostPolicy: pod).
+    """
+
+    def __init__(self, runtime: ContainerRuntime, *, any_host: bool = True) -> None:
         self._runtime = runtime
+        self._any_host = any_host
         self._session: aiohttp.ClientSession | None = None
 
     async def check(self, target: ProbeTarget, probe: Probe) -> Outcome:
         """Probe once, within the probe's own time limit."""
         timeout_s = results.timeout_s(probe)
+        if not self._any_host and (why := _leaves_pod(target, probe)):
+            return Outcome(None, f"{why} (probeHostPolicy of this node: pod)")
         try:
             if probe.exec is not None:
                 return await self._exec(target, probe.exec, timeout_s)
@@ -144,6 +152,18 @@ class Prober:
                 connector=connector, timeout=aiohttp.ClientTimeout(total=None)
             )
         return self._session
+
+
+def _leaves_pod(target: ProbeTarget, probe: Probe) -> str:
+    """Why the agent would talk to somebody else than the pod, or for somebody else; "" if not."""
+    action = probe.httpGet or probe.tcpSocket
+    if action is not None and action.host and action.host != target.address:
+        return f"host {action.host!r} is not the pod's address {target.address}; leave it out"
+    headers = (probe.httpGet and probe.httpGet.httpHeaders) or ()
+    names = {header.name.strip().lower() for header in headers}
+    if target.on_host and names & _SAYS_HOST:
+        return "a pod in the host's network may not choose the Host header of its probes"
+    return ""
 
 
 async def _grpc(target: ProbeTarget, action: GRPCAction, timeout_s: int) -> Outcome:

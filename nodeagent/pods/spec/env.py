@@ -25,6 +25,7 @@ from orch.wire.records.pods import (
     ResourceFieldRef,
 )
 
+MAX_BYTES = 2 * 1024 * 1024  # the kernel takes a quarter of the stack's limit, usually 8 MiB
 _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -34,33 +35,61 @@ class SpecError(Exception):
     """The pod's spec cannot be fulfilled; the text names the field and the reason."""
 
 
+class Room:
+    """What command, arguments and variables of one container may still take.
+
+    Each may refer to earlier ones, so that a short text can become a very long one.
+    """
+
+    def __init__(self) -> None:
+        self._left = MAX_BYTES
+
+    def take(self, text: str) -> str:
+        """The text; SpecError when there is no room for it."""
+        self._left -= len(text.encode(errors="replace"))
+        if self._left < 0:
+            raise SpecError(
+                f"command, args and env take more than {MAX_BYTES} bytes, which no container can "
+                "be started with; pass large values as files"
+            )
+        return text
+
+
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace every `$(NAME)` that `values` has, and `$$` by a dollar sign."""
-    return _VARIABLE.sub(lambda m: "$" if m[1] is None else values.get(m[1], m[0]), text)
+    """Replace every `$(NAME)` that `values` has, and `$$` by a dollar sign. SpecError."""
+    room = Room()
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else room.take(values.get(found[1], found[0]))
+
+    end = text.rfind(")") + 1  # beyond it no name ends, and the search for its end would be long
+    return _VARIABLE.sub(value, text[:end]) + text[end:].replace("$$", "$")
 
 
 def environment(
     container: Container,
     value_from: Callable[[EnvVarSource], str | None],
     objects: Objects = references.NO_OBJECTS,
+    room: Room | None = None,
 ) -> tuple[tuple[str, str], ...]:
     """Names and values in order, `envFrom` first; the last of a repeated name wins.
 
     A value can refer to those before it. `value_from` returns the value of a field, None for a
     source it does not know. SpecError, also for a required object that is missing from `objects`.
     """
+    room = room or Room()
     try:
-        values = _whole_objects(container, objects)
+        values = _whole_objects(container, objects, room)
         for variable in container.env or ():
             value = _value(container, variable, values, value_from, objects)
             if value is not None:
-                values[variable.name] = value
+                values[variable.name] = room.take(value)
     except NotThere as error:
         raise SpecError(str(error)) from None
     return tuple(values.items())
 
 
-def _whole_objects(container: Container, objects: Objects) -> dict[str, str]:
+def _whole_objects(container: Container, objects: Objects, room: Room) -> dict[str, str]:
     values: dict[str, str] = {}
     for source in container.envFrom or ():
         for kind, wanted in ((CONFIG_MAP, source.configMapRef), (SECRET, source.secretRef)):
@@ -71,7 +100,7 @@ def _whole_objects(container: Container, objects: Objects) -> dict[str, str]:
             for key, value in (data or {}).items():
                 name = (source.prefix or "") + key
                 if name and "=" not in name and "\0" not in name:
-                    values[name] = value.decode(errors="replace")
+                    values[name] = room.take(value.decode(errors="replace"))
     return values
 
 

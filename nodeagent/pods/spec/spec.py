@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.spec import env, mounts, sysctls
-from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec import env, isolation, mounts, sysctls
 from nodeagent.pods.spec.references import Objects
 from nodeagent.runtime.base import (
     ContainerSpec,
@@ -66,6 +65,7 @@ class PodSettings:
     host_ip: str = ""
     memory_capacity_bytes: int = 0
     kernel_version: str = ""
+    apparmor: bool = False  # whether this host has AppArmor enabled
     allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once known
 
 
@@ -111,9 +111,10 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         hostname="" if host_network else (spec.hostname or meta.name)[:HOSTNAME_MAX].rstrip("-."),
         log_directory=log_directory(settings, namespace, meta.name, uid),
         cgroup_parent=cgroup_parent,
-        labels={**(meta.labels or {}), **_identity(pod, settings)},
+        labels={**isolation.for_runtime(meta.labels), **_identity(pod, settings)},
         annotations={
-            **(meta.annotations or {}),
+            **isolation.for_runtime(meta.annotations),
+            names.ANNOTATION_CONFIG_SOURCE: meta.annotation(names.ANNOTATION_CONFIG_SOURCE),
             names.RUNTIME_ANNOTATION_GRACE_PERIOD: str(grace_period_s(pod)),
             names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_parent,
         },
@@ -122,10 +123,13 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         host_network=host_network,
         host_pid=bool(spec.hostPID),
         host_ipc=bool(spec.hostIPC),
+        shared_pid=bool(spec.shareProcessNamespace),
         privileged=any(_is_privileged(c) for c in all_containers(pod)),
         run_as_user=security.runAsUser,
         run_as_group=security.runAsGroup,
         supplemental_groups=_groups(security),
+        strict_groups=security.supplementalGroupsPolicy == "Strict",
+        runtime_handler=spec.runtimeClassName or "",
     )
 
 
@@ -137,23 +141,18 @@ def container_spec(
     context: ContainerContext,
 ) -> ContainerSpec:
     """SpecError when the container's definition cannot be fulfilled."""
-    variables = _variables(pod, container, settings, context)
+    room = env.Room()
+    variables = _variables(pod, container, settings, context, room)
     known = dict(variables)
     pod_security = pod.spec.securityContext or PodSecurityContext()
     security = container.securityContext or SecurityContext()
-    user = _first(security.runAsUser, pod_security.runAsUser)
-    if user == 0 and _first(security.runAsNonRoot, pod_security.runAsNonRoot):
-        raise SpecError(
-            f"container {container.name}: runAsUser is 0, but runAsNonRoot forbids root; "
-            "set another user"
-        )
     capabilities = security.capabilities
     return ContainerSpec(
         name=container.name,
         attempt=start.attempt,
         image=container.image,
-        command=tuple(env.expand(part, known) for part in container.command or ()),
-        args=tuple(env.expand(part, known) for part in container.args or ()),
+        command=tuple(room.take(env.expand(part, known)) for part in container.command or ()),
+        args=tuple(room.take(env.expand(part, known)) for part in container.args or ()),
         working_dir=container.workingDir or "",
         env=variables,
         mounts=mounts.container_mounts(
@@ -176,10 +175,11 @@ def container_spec(
         tty=bool(container.tty),
         resources=container_resources(pod, container, settings.memory_capacity_bytes),
         seccomp=context.seccomp,
+        apparmor=isolation.apparmor(pod, container, enabled=settings.apparmor),
         privileged=_is_privileged(container),
         no_new_privileges=security.allowPrivilegeEscalation is False,
         readonly_rootfs=bool(security.readOnlyRootFilesystem),
-        run_as_user=user,
+        run_as_user=_first(security.runAsUser, pod_security.runAsUser),
         run_as_group=_first(security.runAsGroup, pod_security.runAsGroup),
         supplemental_groups=_groups(pod_security),
         add_capabilities=tuple((capabilities and capabilities.add) or ()),
@@ -188,7 +188,7 @@ def container_spec(
 
 
 def _variables(
-    pod: Pod, container: Container, settings: PodSettings, context: ContainerContext
+    pod: Pod, container: Container, settings: PodSettings, context: ContainerContext, room: env.Room
 ) -> tuple[tuple[str, str], ...]:
     """The container's environment."""
     addresses = _addresses(pod, settings, context.pod_ips)
@@ -200,7 +200,7 @@ def _variables(
             return env.resource_field(container, source.resourceFieldRef, settings.allocatable)
         return None
 
-    return env.environment(container, value_from, context.objects)
+    return env.environment(container, value_from, context.objects, room)
 
 
 def container_resources(

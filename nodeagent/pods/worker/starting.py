@@ -14,7 +14,7 @@ from nodeagent.pods.images.pulling import ImageProblem
 from nodeagent.pods.logs import termination_messages
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober.probes import ProbeTarget
-from nodeagent.pods.spec import spec
+from nodeagent.pods.spec import isolation, spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.spec import ContainerContext
 from nodeagent.pods.volumes import directories
@@ -22,6 +22,7 @@ from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker import stopping
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
+from nodeagent.seccomp import CONFIG_ERROR
 from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Container, Pod
 
@@ -65,8 +66,7 @@ class Starting:
             log_dir = Path(in_sandbox.log_directory, container.name)
             await asyncio.to_thread(directories.make, log_dir, unlinked=2)
         except (SpecError, VolumeError, ValueError, OSError) as error:
-            reason = "CreateContainerConfigError"
-            raise StepFailed(container.name, reason, str(error)) from error
+            raise StepFailed(container.name, CONFIG_ERROR, str(error)) from error
         async with failing_as("CreateContainerError", container.name):
             container_id = await self._create_and_count(sandbox, wanted, in_sandbox)
             await self._services.pleg.refresh(
@@ -79,6 +79,8 @@ class Starting:
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> ContainerSpec:
         services = self._services
+        isolation.require_supported_container(pod, container)
+        image = await self._checked_image(pod, container)
         data = await services.projected_data(pod)
         context = ContainerContext(
             volumes=await services.volumes.prepare(pod, data),
@@ -90,11 +92,20 @@ class Starting:
         bound = await services.volumes.bind_sub_paths(
             self._uid, container.name, wanted.mounts, context.volumes
         )
-        wanted = replace(wanted, mounts=bound)
+        wanted = replace(wanted, image=image, mounts=bound)
         if any(m.container_path == _message_path(container) for m in wanted.mounts):
             return wanted
         message = await services.messages.mount(self._uid, container, action.attempt)
         return replace(wanted, mounts=(*wanted.mounts, message))
+
+    async def _checked_image(self, pod: Pod, container: Container) -> str:
+        """The image to run: by its id where its user was checked, since names may move on."""
+        if not isolation.require_user(pod, container):
+            return container.image
+        async with failing_as(CONFIG_ERROR, container.name):
+            found = await self._runtime.image(container.image)
+        isolation.require_image_user(pod, container, found)
+        return found.id if found else container.image
 
     async def _create_and_count(
         self, sandbox: SandboxDetail, wanted: ContainerSpec, in_sandbox: SandboxSpec
@@ -146,7 +157,7 @@ class Starting:
         if not handler:
             return
         address = seen.address(self._services.settings.host_ip)
-        target = ProbeTarget(container_id, container, address)
+        target = ProbeTarget(container_id, container, address, bool(pod.spec.hostNetwork))
         outcome = await stopping.run_hook(
             self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S
         )

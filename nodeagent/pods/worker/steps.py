@@ -27,7 +27,8 @@ from nodeagent.pods.cgroups.pod_cgroups import CgroupError
 from nodeagent.pods.decide import plan
 from nodeagent.pods.logs import rotation
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.spec import spec
+from nodeagent.pods.spec import isolation, spec
+from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
 from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker.services import PodServices
@@ -68,6 +69,7 @@ class Steps:
                 await self._remove_sandbox(action.sandbox_id, seen)
 
     async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
+        await self._require_isolation(pod)
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
@@ -82,6 +84,17 @@ class Steps:
                 await self._runtime.stop_sandbox(action.replaces)
             sandbox_id = await self._runtime.run_sandbox(wanted)
             await self._services.pleg.refresh(self._uid, sandboxes=(sandbox_id,))
+
+    async def _require_isolation(self, pod: Pod) -> None:
+        """Nothing of a pod is made that would run with less isolation than it asks for."""
+        reason = "FailedCreatePodSandBox"
+        try:
+            isolation.require_supported(pod)
+            if isolation.needs_features(pod):
+                async with failing_as(reason):
+                    isolation.require_features(pod, await self._runtime.features())
+        except SpecError as error:
+            raise StepFailed(plan.SANDBOX, reason, str(error)) from error
 
     async def _stop_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedKillPod"):

@@ -91,7 +91,8 @@ class Stopping:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         address = seen.address(self._services.settings.host_ip)
-        target = ProbeTarget(detail.container.id, container, address)
+        on_host = bool(pod.spec.hostNetwork)
+        target = ProbeTarget(detail.container.id, container, address, on_host)
         outcome = await run_hook(self._services.prober, target, handler, limit_s=limit_s)
         if not outcome.good:
             text = f"PreStopHook failed: {outcome.text}"

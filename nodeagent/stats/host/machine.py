@@ -48,6 +48,7 @@ class HostFacts(Hardware):
     hostname: str
     pid_max: int
     sockets: int = 0
+    apparmor: bool = False  # whether profiles are enforced
 
 
 def open_files_budget(wanted: int) -> int:
@@ -87,6 +88,7 @@ def read_host_facts(
         hostname=read_text(proc / "sys/kernel/hostname"),
         pid_max=read_number(proc / "sys/kernel/pid_max") or 0,
         sockets=_sockets(sys),
+        apparmor=read_text(sys / "module/apparmor/parameters/enabled") == "Y",
     )
 
 

@@ -1,30 +1,56 @@
 """A server connection: aiohttp's protocol, without its version banner and its verbose errors.
 
 Malformed requests get a short 400 and one debug line. Caches the identity of the TLS client
-certificate, so that it is read once per connection.
+certificate, so that it is read once per connection. Bounds what is buffered for its client, and
+keeps nothing of an answer that was sent.
 """
 
 from __future__ import annotations
 
+import asyncio
+import asyncio.constants
 import asyncio.sslproto
 import logging
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.web_request import BaseRequest
 
+from orch.component.http.slow_clients import SlowClients
 from orch.wire.records.authentication import Identity
 
 log = logging.getLogger(__name__)
 
+MAX_HEAD_BYTES = 64 * 1024  # request line and headers
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
+_TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
+_LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
 
 
 def limit_tls_buffers() -> None:
-    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB."""
+    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB, and what
+    waits for a slow reader to 64 KiB, from 256 and 512.
+    """
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+    constants: Any = asyncio.constants
+    constants.FLOW_CONTROL_HIGH_WATER_SSL_READ = _TLS_BUFFER_KIB
+    constants.FLOW_CONTROL_HIGH_WATER_SSL_WRITE = _TLS_BUFFER_KIB
+
+
+class Rank(IntEnum):
+    """Whose connection it is: the lower ones are cut first to make room."""
+
+    STRANGER = 0  # or that of nobody yet
+    USER = 1
+    KEPT = 2
+    PRIVILEGED = 3  # and not bounded
 
 
 class BareResponse(web.Response):
@@ -37,15 +63,25 @@ class BareResponse(web.Response):
 
 class Connection(web.RequestHandler):
     """An accepted connection; `peer` caches the client certificate's identity and its expiry
-    (seconds since the epoch), None until it is read.
+    (seconds since the epoch), None until it is read. `owner` is whoever sent the latest request.
     """
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self.peer: tuple[Identity | None, float] | None = None
         self.on_end: Callable[[], None] | None = None
-        self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
+        self.network = ""  # it comes from: an IPv4 address or 64 bits of an IPv6 address
+        self.owner: object = None
+        self.rank = Rank.STRANGER
+        self.on_claim: Callable[[object, Rank], bool] | None = None
+        self.socket: asyncio.Transport | None = None  # below TLS, if any
+        self.slow_clients: SlowClients | None = None
+        self.sending_bytes = 0  # what is held for the answer, beside the buffers
+        self._head_bytes = 0  # received of a head that is not complete
+        self._body: StreamReader | None = None  # of the latest request
+        self._answered: StreamReader | None = None  # the body of the latest that was answered
         self.ended = False
+        self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
 
     @property
@@ -53,16 +89,62 @@ class Connection(web.RequestHandler):
         """No request is in flight or queued."""
         return self._current_request is None and not self._messages
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What is kept in memory until the client takes it."""
+        layers = {one for one in (self.transport, self.socket) if one is not None}
+        return self.sending_bytes + sum(one.get_write_buffer_size() for one in layers)
+
     def drop(self) -> None:
         """Cut the connection without a response."""
-        if self.cut is not None:
-            self.cut()
+        if self.socket is not None:
+            self.socket.abort()
         self.end()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.slow_clients is not None:
+            self.slow_clients.stalled(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.slow_clients is not None:
+            self.slow_clients.resumed(self)
+
+    async def finish_response(
+        self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Drop both bodies: aiohttp keeps the last request and response of an idle connection."""
+        finished = await super().finish_response(request, resp, start_time)
+        self._answered = request.content
+        self.sending_bytes = 0
+        request._read_bytes = None
+        request._state.clear()
+        if isinstance(resp, web.Response):
+            resp._body = None
+        return finished
+
     def data_received(self, data: bytes) -> None:
-        """Accept data even while the server stops, if it belongs to a body still arriving."""
+        """Accept data even while the server stops, if it belongs to a body still arriving.
+
+        Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
+        """
+        in_body = self._body is not None and not self._body.is_eof()
+        if in_body and self._body is self._answered:
+            self._late_bytes += len(data)
+            if self._late_bytes > _LATE_BYTES:
+                self._pause_transport_reading()
+                self.close()
+        else:
+            self._late_bytes = 0
         if not (self._close or self._force_close):
+            queued = len(self._messages)
             super().data_received(data)
+            if len(self._messages) > queued:
+                self._body = self._messages[-1][1]
+                self._head_bytes = 0
+            elif not in_body:
+                self._receive_head(len(data))
             return
         request = self._current_request
         if request is None or request.content.is_eof():
@@ -72,14 +154,30 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         self._close, self._force_close = stopping
 
+    def _receive_head(self, size: int) -> None:
+        """The parser holds a head until it is complete, and bounds only its lines."""
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES and self.transport is not None:
+            log.debug("refused a request: its head has over %d bytes", MAX_HEAD_BYTES)
+            if self.is_idle:
+                self.transport.write(_HEAD_TOO_LARGE)
+            self.force_close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel a read or a watch, which only the client wanted; a write is completed."""
         request, task = self._current_request, self._task_handler
         super().connection_lost(exc)
+        if self.slow_clients is not None:
+            self.slow_clients.resumed(self)
+        self._body = self._answered = None
         wanted = request is not None and request.method not in _READS and not self.only_for_client
         if task is not None and not wanted:
             task.cancel()
         self.end()
+
+    def claim(self, owner: object, rank: Rank) -> bool:
+        """Count it as the owner's; False if all that the owner may have are busy."""
+        return self.on_claim is None or self.on_claim(owner, rank)
 
     def retire(self) -> None:
         """Close the connection, after the response to a request in flight."""

@@ -1,31 +1,42 @@
-"""Limits on the connections of a listener, in all and per address, and the TLS handshake.
+"""Limits on the connections of a listener, in all, per network and per owner, and the handshakes.
 
 A connection counts from the moment it is accepted, handshake included, so that clients which open
-TLS and send nothing cannot use up the memory of the process. Knows nothing of requests.
+TLS and send nothing cannot use up the memory of the process. A network is an IPv4 address or the
+first 64 bits of an IPv6 address, which one host can have to itself; an owner is whoever sends
+requests. Knows nothing of requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from orch.component.http import tcp
-from orch.component.http.connection import Connection
+from orch.component.http.connection import Connection, Rank
+from orch.component.http.fair_queue import Bounds, FairQueue, Flow
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
+HANDSHAKES_PER_TURN = 4  # of the event loop: each takes a millisecond
+KEPT_PER_OWNER = 16
+_OWNER_SHARE = 1 / 8  # of all connections
 _MAX_SCANNED = 64  # connections, in search of an idle one: an accept must stay cheap
 
 
 class OpenConnection(Protocol):
     """A connection as its limit sees it."""
+
+    owner: object
+    rank: Rank
 
     @property
     def is_idle(self) -> bool:
@@ -35,12 +46,31 @@ class OpenConnection(Protocol):
         """Cut it at once, which also releases its place."""
 
 
-class ConnectionLimit:
-    """The open connections, by address; at a limit an idle connection makes room for a new one.
+Connections = dict[OpenConnection, None]  # the oldest first
 
-    The oldest idle connection is cut: of the same address when that is at its limit, else of the
-    address with the most. So clients that connect and send nothing neither use up memory nor keep
-    others out. While every connection is busy, new ones are refused.
+
+class _Network:
+    """The connections from one network, by rank."""
+
+    def __init__(self) -> None:
+        self.ranks: tuple[Connections, ...] = tuple({} for _ in Rank)
+        self.handshakes = Flow()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranks))
+
+    def put(self, connection: OpenConnection, rank: Rank) -> None:
+        self.ranks[connection.rank].pop(connection, None)
+        self.ranks[rank][connection] = None
+        connection.rank = rank
+
+
+class ConnectionLimit:
+    """The open connections, by network; at a limit an idle connection makes room for a new one.
+
+    The oldest idle connection of the lowest rank is cut: of the same network when that is at its
+    limit, else of the network with the most. So clients that connect and send nothing neither use
+    up memory nor keep others out. While every connection is busy, new ones are refused.
     """
 
     def __init__(self, name: str, *, limit: int, limit_per_address: int) -> None:
@@ -51,52 +81,109 @@ class ConnectionLimit:
         self._name = name
         self._limit = limit
         self._limit_per_address = limit_per_address
-        self._open: dict[str, dict[OpenConnection, None]] = {}  # by address, oldest first
+        self._limit_per_owner = max(int(limit * _OWNER_SHARE), 1)
+        self._open: dict[str, _Network] = {}
+        self._owned: dict[object, Connections] = {}
+        self._starts = FairQueue(
+            Bounds(starts_per_turn=HANDSHAKES_PER_TURN, wait_s=HANDSHAKE_TIMEOUT_S)
+        )
         self._full = OnceLog(log)
 
-    def admit(self, address: str, connection: OpenConnection) -> bool:
-        """Count one more connection of an address, or refuse it."""
-        if not self._has_room(address):
+    def admit(self, network: str, connection: OpenConnection) -> bool:
+        """Count one more connection from a network, or refuse it."""
+        if not self._has_room(network):
             self.refused += 1
-            self._log_full("refuses connections", address)
+            self._log_full("refuses connections", network)
             return False
         self.open += 1
-        self._open.setdefault(address, {})[connection] = None
+        self._open.setdefault(network, _Network()).put(connection, Rank.STRANGER)
         return True
 
-    def release(self, address: str, connection: OpenConnection) -> None:
-        connections = self._open[address]
-        del connections[connection]
+    def claim(self, network: str, connection: OpenConnection, owner: object, rank: Rank) -> bool:
+        """Make it the owner's; False if all that one owner may have are busy."""
+        here = self._open.get(network)
+        if here is None or connection not in here.ranks[connection.rank]:
+            return True  # it has just ended
+        full = len(self._owned.get(owner, ())) >= self._limit_per_owner
+        if full and rank is not Rank.PRIVILEGED:
+            idle = _oldest_idle(self._owned[owner])
+            if idle is None:
+                return False
+            idle.drop()
+        self._disown(connection)
+        owned = self._owned.setdefault(owner, {})
+        owned[connection] = None
+        connection.owner = owner
+        many = rank is Rank.KEPT and len(owned) > KEPT_PER_OWNER
+        here.put(connection, Rank.USER if many else rank)
+        return True
+
+    def release(self, network: str, connection: OpenConnection) -> None:
+        here = self._open[network]
+        self._disown(connection)
+        del here.ranks[connection.rank][connection]
         self.open -= 1
-        if not connections:
-            del self._open[address]
+        if not here:
+            del self._open[network]
         if self.open < self._limit_per_address * 0.9:
             text = "%s has room again: %d connections are open"
             self._full.recovered(text, self._name, self.open)
 
-    def _has_room(self, address: str) -> bool:
-        same_address = self._open.get(address, {})
-        if len(same_address) >= self._limit_per_address:
-            return self._make_room(same_address, address)
+    async def handshake(self, network: str) -> None:
+        """Wait for the turn of a handshake; TimeoutError."""
+        here = self._open.get(network)
+        if here is not None:
+            await self._starts.enter(here.handshakes)
+            self._starts.leave(here.handshakes)
+
+    def _disown(self, connection: OpenConnection) -> None:
+        owned = self._owned.get(connection.owner, {})
+        owned.pop(connection, None)
+        if not owned:
+            self._owned.pop(connection.owner, None)
+        connection.owner = None
+
+    def _has_room(self, network: str) -> bool:
+        here = self._open.get(network)
+        if here is not None and len(here) >= self._limit_per_address:
+            return self._make_room(here, network)
         if self.open >= self._limit:
-            return self._make_room(max(self._open.values(), key=len), address)
+            crowded = max(self._open.values(), key=lambda one: [len(rank) for rank in one.ranks])
+            return self._make_room(crowded, network)
         return True
 
-    def _make_room(self, connections: Mapping[OpenConnection, None], address: str) -> bool:
-        idle = next((c for c in islice(connections, _MAX_SCANNED) if c.is_idle), None)
+    def _make_room(self, crowded: _Network, network: str) -> bool:
+        idle = next(filter(None, map(_oldest_idle, crowded.ranks)), None)
         if idle is None:
             return False
-        self._log_full("cuts connections without a request to make room", address)
+        self._log_full("cuts connections without a request to make room", network)
         self.shed += 1
         idle.drop()
         return True
 
-    def _log_full(self, action: str, address: str) -> None:
-        same_address = len(self._open.get(address, ()))
+    def _log_full(self, action: str, network: str) -> None:
         self._full.failed(
             "%s %s: %d are open, %d of them from %s",
-            self._name, action, self.open, same_address, address, cause="full",
+            self._name, action, self.open, len(self._open.get(network, ())), network, cause="full",
         )  # fmt: skip
+
+
+def _oldest_idle(connections: Connections) -> OpenConnection | None:
+    """Only a few are looked at; those which are busy come last the next time."""
+    for connection in tuple(islice(connections, _MAX_SCANNED)):
+        if connection.is_idle:
+            return connection
+        del connections[connection]
+        connections[connection] = None
+    return None
+
+
+def network_of(address: str) -> str:
+    """An IPv4 address as it is, an IPv6 address without the half that its host chooses."""
+    if ":" not in address:
+        return address
+    full = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(full.ipv4_mapped or ipaddress.IPv6Address(int(full) >> 64 << 64))
 
 
 class AcceptedSocket(asyncio.Protocol):
@@ -115,21 +202,25 @@ class AcceptedSocket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream server's
         peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        network = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
         connection = self._make_connection()
-        if not self._limit.admit(address, connection):
+        if not self._limit.admit(network, connection):
             transport.abort()
             return
-        connection.on_end = lambda: self._limit.release(address, connection)
-        connection.cut = transport.abort
-        tcp.notice_dead_peer(transport.get_extra_info("socket"))
+        connection.network = network
+        connection.on_end = partial(self._limit.release, network, connection)
+        connection.on_claim = partial(self._limit.claim, network, connection)
+        connection.socket = transport
+        accepted = transport.get_extra_info("socket")
+        tcp.notice_dead_peer(accepted)
+        tcp.limit_unsent(accepted)
         if self._context is None:
             transport.set_protocol(connection)
             connection.connection_made(transport)
         else:
             transport.pause_reading()  # the ClientHello is for TLS to read
             handshake = loops.spawn(
-                self._secure(transport, connection, self._context), name=f"handshake {address}"
+                self._secure(transport, connection, self._context), name=f"handshake {network}"
             )
             self._limit.handshakes.add(handshake)
             handshake.add_done_callback(self._limit.handshakes.discard)
@@ -139,6 +230,9 @@ class AcceptedSocket(asyncio.Protocol):
     ) -> None:
         secured: asyncio.Transport | None = None
         try:
+            await self._limit.handshake(connection.network)
+            if connection.ended:
+                return
             secured = await asyncio.get_running_loop().start_tls(
                 transport,
                 connection,

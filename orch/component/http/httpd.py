@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import socket
 import ssl
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +31,7 @@ from orch.component.http.responses import (
     render_text,
     text_errors,
 )
+from orch.component.http.slow_clients import SlowClients
 from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError
 from orch.component.process.log import request_id
@@ -57,6 +59,7 @@ __all__ = [
     "HttpServer",
     "answer_error",
     "api_errors",
+    "connection_of",
     "current_peer",
     "identity_of",
     "load_certificate",
@@ -71,7 +74,15 @@ KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
+ACCEPTS_PER_TURN = 8  # of the event loop
+_BACKLOG = 1024
 _BODY = web.RequestKey("body", bytes)
+
+
+def connection_of(request: web.Request) -> Connection:
+    connection = request.protocol
+    assert isinstance(connection, Connection)  # noqa: S101 - HttpServer makes no others
+    return connection
 
 
 def current_peer(request: web.Request) -> Identity | None:
@@ -126,18 +137,20 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
 
 async def _receive(request: web.Request, timeout_s: float) -> bytes:
     content, limit = request.content, request.client_max_size
+    if content.is_eof() and content.total_bytes <= limit:
+        # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
+        return content.read_nowait()
     try:
-        if content.is_eof() and content.total_bytes <= limit:
-            # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
-            return content.read_nowait()
-        async with asyncio.timeout(timeout_s):
-            return await request.read()
+        if (request.content_length or 0) <= limit:
+            async with asyncio.timeout(timeout_s):
+                return await request.read()
     except TimeoutError:
         message = f"the request body did not arrive within {timeout_s:g} s"
         raise ApiError(408, "Timeout", message) from None
     except web.HTTPRequestEntityTooLarge:
-        message = f"Request entity too large: limit is {limit}"
-        raise ApiError(413, "RequestEntityTooLarge", message) from None
+        pass
+    message = f"Request entity too large: limit is {limit}"
+    raise ApiError(413, "RequestEntityTooLarge", message)
 
 
 class HttpServer:
@@ -155,12 +168,14 @@ class HttpServer:
         ssl_context: ssl.SSLContext | None = None,
         name: str,
         max_connections: int = MAX_CONNECTIONS,
+        slow_clients: SlowClients | None = None,
     ) -> None:
         self.name = name
         self.ssl_context = ssl_context
         self.connection_limit = ConnectionLimit(
             name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
         )
+        self._slow_clients = slow_clients or SlowClients(name)
         self._app = app
         self._host = host
         self._port = port
@@ -203,15 +218,20 @@ class HttpServer:
                 lingering_time=LINGER_S,
                 auto_decompress=False,
             )
+            connection.slow_clients = self._slow_clients
             self._connections.add(connection)
             return connection
 
-        return await loop.create_server(
+        server = await loop.create_server(
             lambda: AcceptedSocket(self.connection_limit, make_connection, self.ssl_context),
             self._host,
             self._port,
-            backlog=1024,
+            backlog=ACCEPTS_PER_TURN,
         )
+        for listening in server.sockets:  # asyncio has one number for two things
+            with socket.socket(fileno=os.dup(listening.fileno())) as accepting:
+                accepting.listen(_BACKLOG)
+        return server
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
         """Use another context from now on; `end_connections` also closes the existing ones.

@@ -1,7 +1,7 @@
 """TCP settings of both ends: a peer that vanishes is detected within about a minute.
 
 The kernel's defaults keep such a connection for two hours when it is idle, a quarter of an hour
-when it is written to.
+when it is written to; and they buffer megabytes for a peer that does not read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 IDLE_S = 30
 INTERVAL_S = 10
 PROBES = 3
+_TCP = (socket.AF_INET, socket.AF_INET6)
 UNACKNOWLEDGED_MS = 60_000
+UNSENT_BYTES = 128 * 1024
 
 
 def make_socket(address: Any) -> socket.socket:
@@ -24,9 +26,17 @@ def make_socket(address: Any) -> socket.socket:
     return connection
 
 
+def limit_unsent(connection: TransportSocket) -> None:
+    """Let the kernel take only what it can send soon: what is under way is not limited, so a fast
+    peer does not notice; no-op for Unix sockets.
+    """
+    if connection.family in _TCP:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+
+
 def notice_dead_peer(connection: socket.socket | TransportSocket) -> None:
     """Set keep-alive probes and the limit for unacknowledged data; no-op for Unix sockets."""
-    if connection.family not in (socket.AF_INET, socket.AF_INET6):
+    if connection.family not in _TCP:
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (

@@ -24,6 +24,7 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 100_000  # lines; beyond it the disk cannot keep up, and lines are dropped
+MAX_WAITING_BYTES = 64 * 1024 * 1024
 _STAMP = "%Y-%m-%dT%H-%M-%S.%f"
 
 
@@ -43,6 +44,8 @@ class AuditLog:
         self._file = None if path == "-" else _RotatedFile(Path(path), rotation)
         self._on_error = on_error
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queued_bytes = 0  # ever
+        self._written_bytes = 0  # by the thread, which alone changes it
         self._thread: threading.Thread | None = None
         self._outage = OnceLog(log, logging.ERROR)
 
@@ -59,9 +62,12 @@ class AuditLog:
 
     def write(self, line: bytes) -> None:
         """Queue one line, including its newline."""
-        if self._thread is None or self._lines.qsize() >= MAX_WAITING:
+        waiting_bytes = self._queued_bytes - self._written_bytes + len(line)
+        full = self._lines.qsize() >= MAX_WAITING or waiting_bytes > MAX_WAITING_BYTES
+        if self._thread is None or full:
             self._on_error()
             return
+        self._queued_bytes += len(line)
         self._lines.put(line)
 
     def close(self) -> None:
@@ -77,6 +83,7 @@ class AuditLog:
             batch, more = self._take()
             if batch:
                 self._write(batch)
+                self._written_bytes += sum(map(len, batch))
         if self._file is not None:
             self._file.close()
 

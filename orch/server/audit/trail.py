@@ -22,7 +22,7 @@ from orch.component.process.clock import Now, utc_now
 from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage
 from orch.server.metrics import ServerMetrics
 from orch.server.request import bodies
-from orch.server.request.attributes import RequestInfo
+from orch.server.request.attributes import RequestInfo, is_text
 from orch.wire.errors import ApiError
 from orch.wire.names import AUDIT_GROUP
 from orch.wire.records.authentication import Identity, user_info
@@ -129,7 +129,7 @@ class Trail:
             "user": _user(self.caller),
             **({"impersonatedUser": _user(self.acting_as)} if self.acting_as else {}),
             "sourceIPs": [self.request.remote or ""],
-            "userAgent": self.request.headers.get("User-Agent", ""),
+            "userAgent": _user_agent(self.request),
             **({"objectRef": _object_ref(self.info)} if self.info.is_resource else {}),
             **(more or {}),
             "requestReceivedTimestamp": format_micro_time(self.received),
@@ -152,6 +152,11 @@ async def on_prepare(request: web.Request, response: web.StreamResponse) -> None
 
 def _user(identity: Identity | None) -> dict[str, Any]:
     return {} if identity is None else user_info(identity).model_dump(exclude_none=True)
+
+
+def _user_agent(request: web.Request) -> str:
+    sent = request.headers.get("User-Agent", "")
+    return sent if is_text(sent) else ascii(sent)
 
 
 def _object_ref(info: RequestInfo) -> dict[str, str]:

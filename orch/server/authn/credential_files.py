@@ -3,8 +3,9 @@
 The columns are secret, user, uid and, optionally, quoted groups separated by commas. Files are read
 once, at startup; a malformed line aborts it, and no message quotes a secret. A password's secret is
 `scrypt$LN$R$P$SALT$HASH` (`orch-apiserver hash-password` prints one; LN is the binary logarithm of
-the cost). Hashes are checked in a thread, one at a time; a correct password is remembered for a
-minute under a key of this process, so that a busy client is not hashed for each request.
+the cost). Hashes are checked in a thread, one at a time; users and addresses take turns, and few
+may wait. A correct password is remembered, under a key of this process, until it was not used for a
+minute, so that a busy client is not hashed for each request.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import hashlib
 import hmac
 import logging
 import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
+from orch.component.http.connection_limit import network_of
+from orch.component.http.fair_queue import Bounds, FairQueue, Flow, QueueFull
+from orch.component.process import loops
 from orch.component.process.daemon import SetupError
 from orch.server.authn.tokens import Holder, TokenAuthenticator
-from orch.wire.errors import unauthorized
+from orch.wire.errors import ApiError, unauthorized
 from orch.wire.records.authentication import Identity, known
 
 log = logging.getLogger(__name__)
@@ -38,6 +43,8 @@ def read_tokens(path: Path) -> TokenAuthenticator:
         if not secret:
             log.warning("%s line %d has no token: skipped", path, number)
             continue
+        if not secret.isascii():
+            raise SetupError(f"{path} line {number}: the token has characters outside ASCII")
         digest = _digest(secret)
         if digest in holders:
             log.warning("%s line %d repeats a token: the last line counts", path, number)
@@ -76,6 +83,8 @@ def _digest(secret: str) -> bytes:
 
 SCHEME = "scrypt"
 REMEMBERED_S = 60.0
+_WAITING = 256  # checks, a twelfth of a second each
+_TURNS = Bounds(seats=1, waiting_per_flow=8, wait_s=10.0)
 _LN, _R, _P = 15, 8, 1
 _MAX_LN = 20  # a gibibyte
 _MEMORY = 2**31 - 1
@@ -133,32 +142,50 @@ class Passwords:
                 raise SetupError(f"{path} line {number}: {error}") from None
         self._key = os.urandom(32)
         self._right: dict[str, tuple[bytes, float]] = {}  # by user: which password, until when
-        self._turn = asyncio.Semaphore()
+        self._turns = FairQueue(_TURNS)
+        self._flows: weakref.WeakValueDictionary[tuple[str, str], Flow] = (
+            weakref.WeakValueDictionary()
+        )
         self._unknown_user = parse_hash(hash_password(""))  # they take as long as known ones
 
     async def authenticate(self, request: web.Request) -> Identity | None:
-        """ApiError 401 when user and password do not match."""
+        """ApiError 401 when user and password do not match, 429 when too many are checked."""
         scheme, _, credential = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != "basic":
             return None
         user, password = _decode(credential)
-        if not request.secure or not await self._fits(user, password):
+        network = network_of(request.remote or "")
+        if not request.secure or not await self._fits(user, password, network):
             raise unauthorized()
         return self._entries[user][1]
 
-    async def _fits(self, user: str, password: str) -> bool:
+    async def _fits(self, user: str, password: str, network: str) -> bool:
         now_s = asyncio.get_running_loop().time()
         digest = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
         remembered, until_s = self._right.get(user, (b"", 0.0))
-        if now_s < until_s and hmac.compare_digest(remembered, digest):
-            return True
-        hashed = self._entries[user][0] if user in self._entries else self._unknown_user
-        async with self._turn:  # one at a time: each takes tens of milliseconds and megabytes
-            fits = await asyncio.to_thread(hashed.fits, password)
-        if not fits or user not in self._entries:
-            return False
+        if now_s >= until_s or not hmac.compare_digest(remembered, digest):
+            is_known = user in self._entries
+            hashed = self._entries[user][0] if is_known else self._unknown_user
+            # Names that are made up share a flow: a caller could make up any number.
+            fits = await self._check(hashed, password, (network, user if is_known else ""))
+            if not fits or not is_known:
+                return False
         self._right[user] = (digest, now_s + REMEMBERED_S)
         return True
+
+    async def _check(self, hashed: Hashed, password: str, who: tuple[str, str]) -> bool:
+        """In turn: a check takes tens of milliseconds and megabytes, and cannot be cancelled."""
+        flow = self._flows.setdefault(who, Flow())
+        try:
+            if self._turns.waiting >= _WAITING:
+                raise QueueFull
+            await self._turns.enter(flow)
+        except (QueueFull, TimeoutError):
+            text = "too many passwords are being checked; please try again in a second"
+            raise ApiError(429, "TooManyRequests", text, retry_after_s=1) from None
+        check = loops.spawn(asyncio.to_thread(hashed.fits, password), name="password check")
+        check.add_done_callback(lambda _: self._turns.leave(flow))
+        return await asyncio.shield(check)
 
 
 def _decode(credential: str) -> tuple[str, str]:

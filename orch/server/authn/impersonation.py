@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from orch.server.authz.authorizer import Authorizer, forbidden
-from orch.server.request.attributes import RequestInfo
+from orch.server.request.attributes import RequestInfo, is_text
 from orch.wire.errors import bad_request
 from orch.wire.names import (
     AUTHENTICATION_GROUP,
@@ -30,7 +30,8 @@ _EXTRA = "impersonate-extra-"
 def impersonate(identity: Identity, headers: Mapping[str, str], authorizer: Authorizer) -> Identity:
     """Whom the request acts as: `identity`, unless it has Impersonate-* headers.
 
-    ApiError 400 when groups, uid or extra come without a user, 403 without the right.
+    ApiError 400 for groups, uid or extra without a user, and for what is no text; 403 without the
+    right.
     """
     wanted = _wanted(headers)
     if not wanted:
@@ -92,6 +93,8 @@ def _wanted(headers: Mapping[str, str]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for name, value in headers.items():  # a multi-dict gives a repeated header more than once
         if name.lower().startswith(PREFIX):
+            if not is_text(value):
+                raise bad_request(f"the header {name} is not UTF-8")
             wanted.setdefault(name.lower(), []).append(value)
     return wanted
 

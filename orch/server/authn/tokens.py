@@ -81,6 +81,8 @@ class Tokens:
         """The first authenticator that knows the token decides; TokenRefused."""
         if len(token) > MAX_LENGTH:
             raise TokenRefused(f"the token is longer than {MAX_LENGTH} characters")
+        if not token.isascii():
+            raise TokenRefused("a token has no characters outside ASCII")
         refusals = []
         for authenticate in self._authenticators:
             try:

@@ -15,18 +15,26 @@ import orjson
 from aiohttp import web
 
 from orch.component.http import httpd
-from orch.component.http.sliced_response import respond
+from orch.component.http.sliced_response import SLICE_BYTES, LazyBody, respond
 from orch.server import turns
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.document import Document, Notes, ObjectTarget, decode
+from orch.server.objects.document import (
+    Document,
+    Notes,
+    ObjectTarget,
+    decode,
+    served_parts,
+    served_size,
+)
+from orch.server.objects.list_watch import Page
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
 from orch.server.request import bodies, fields, media, protobuf
 from orch.server.request.attributes import RequestInfo, is_true
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Hold, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.records import aliases
@@ -98,6 +106,22 @@ class Call(NamedTuple):
     ) -> web.Response:
         body = render.render_object(rendering, stored)
         return self.answer(rendering, body, status=status, warnings=warnings)
+
+    def answer_stored(self, rendering: Rendering, stored: Stored, hold: Hold) -> web.Response:
+        """`answer_object` of what storage holds: a large one is not copied."""
+        if len(stored.data) <= SLICE_BYTES or not rendering.is_stored:
+            return self.answer_object(rendering, stored)
+        pieces = partial(served_parts, stored, stored.revision)
+        body = LazyBody(pieces, served_size(stored), hold)
+        return web.Response(body=body, headers=rendering.representation.headers())
+
+    def answer_list(self, rendering: Rendering, page: Page, hold: Hold) -> web.Response:
+        """A large list is made while it is sent, and never indented."""
+        if sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
+            return self.answer(rendering, render.render_list(rendering, page))
+        pieces = partial(render.list_pieces, rendering, page)
+        body = LazyBody(pieces, render.list_size(rendering, page), hold)
+        return web.Response(body=body, headers=rendering.representation.headers())
 
     def answer(
         self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()

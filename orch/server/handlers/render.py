@@ -6,13 +6,14 @@ built from JSON data. Knows no request: what varies is in `Rendering`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, get_args
 
 import orjson
 
-from orch.server.objects.document import Document, served
+from orch.component.http.sliced_response import SLICE_BYTES, Piece
+from orch.server.objects.document import Document, dumps, served, served_parts, served_size
 from orch.server.objects.list_watch import Event, Page
 from orch.server.request.aliases import shown_as
 from orch.server.request.media import META_GROUP, Form, Representation
@@ -23,6 +24,7 @@ from orch.wire.tables import tables
 from orch.wire.tables.tables import IncludeObject
 
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
+_PIECE_BYTES = SLICE_BYTES * 3 // 4  # of stored objects: a revision is added to each
 
 
 class Rendering(NamedTuple):
@@ -43,6 +45,11 @@ class Rendering(NamedTuple):
     def is_plain(self) -> bool:
         return self.representation.form is Form.OBJECT
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether objects are shown as they are stored."""
+        return self.is_plain and not self.alias
+
 
 def parse_include_object(text: str) -> IncludeObject:
     """The `includeObject` parameter; ApiError 400 for another value."""
@@ -61,8 +68,8 @@ def render_object(rendering: Rendering, stored: Stored, revision: int | None = N
     document = orjson.loads(_shown(rendering, stored, revision))
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
-        return orjson.dumps(_table(rendering, [document], version))
-    return orjson.dumps(_partial(rendering, document))
+        return dumps(_table(rendering, [document], version))
+    return dumps(_partial(rendering, document))
 
 
 def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
@@ -71,27 +78,79 @@ def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) ->
 
 
 def render_list(rendering: Rendering, page: Page) -> bytes:
+    return b"".join(list_pieces(rendering, page))
+
+
+def list_size(rendering: Rendering, page: Page) -> int | None:
+    """The bytes of all pieces; None where only making them tells."""
+    if not rendering.is_stored:
+        return None
+    commas = max(len(page.items) - 1, 0)
+    envelope = len(_envelope(rendering, page)) + len(_END)
+    return envelope + commas + sum(map(served_size, page.items))
+
+
+def list_pieces(rendering: Rendering, page: Page) -> Iterator[Piece]:
+    """A list in pieces of mostly less than a slice, each made when it is asked for."""
+    yield _envelope(rendering, page)
+    comma: tuple[bytes, ...] = ()
+    for batch in _batches(page.items):
+        first = batch[0]
+        if rendering.is_stored and len(first.data) > _PIECE_BYTES:
+            head, rest = served_parts(first, first.revision)
+            yield b",".join((*comma, head))
+            yield rest
+        else:
+            yield b",".join((*comma, *_items(rendering, batch)))
+        comma = (b"",)
+    yield _END
+
+
+_END = b"]}"
+
+
+def _envelope(rendering: Rendering, page: Page) -> bytes:
+    """A list up to its first item; its items are the last field."""
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.continuation:
         metadata["continue"] = page.continuation
     if page.remaining:
         metadata["remainingItemCount"] = page.remaining
-    resource = rendering.resource
-    if rendering.is_plain:
-        head = {"kind": f"{resource.kind}List", "apiVersion": rendering.api_version}
-        start = orjson.dumps({**head, "metadata": metadata})[:-1] + b',"items":['
-        return start + b",".join([_shown(rendering, stored) for stored in page.items]) + b"]}"
-    documents = [orjson.loads(_shown(rendering, stored)) for stored in page.items]
     if rendering.representation.form is Form.TABLE:
-        return orjson.dumps(_table(rendering, documents, metadata))
-    return orjson.dumps(
-        {
-            "kind": Form.PARTIAL_LIST.value,
-            "apiVersion": _meta_api_version(rendering),
-            "metadata": metadata,
-            "items": [_partial(rendering, document) for document in documents],
-        }
-    )
+        return orjson.dumps(_table(rendering, [], metadata)).removesuffix(_END)
+    kind, version = Form.PARTIAL_LIST.value, _meta_api_version(rendering)
+    if rendering.is_plain:
+        kind, version = f"{rendering.resource.kind}List", rendering.api_version
+    empty = {"kind": kind, "apiVersion": version, "metadata": metadata, "items": []}
+    return orjson.dumps(empty).removesuffix(_END)
+
+
+def _items(rendering: Rendering, batch: Sequence[Stored]) -> list[bytes]:
+    if rendering.is_plain:
+        return [_shown(rendering, stored) for stored in batch]
+    documents = [orjson.loads(_shown(rendering, stored)) for stored in batch]
+    if rendering.representation.form is Form.TABLE:
+        rows = _table(rendering, documents, {}, with_columns=False)["rows"]
+        return [dumps(row) for row in rows]
+    return [dumps(_partial(rendering, document)) for document in documents]
+
+
+def _batches(items: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    """Neighbours that fill a piece together; a larger one alone."""
+    start = size = 0
+    for position, stored in enumerate(items):
+        size += len(stored.data)
+        if size > _PIECE_BYTES and position > start:
+            yield items[start:position]
+            start, size = position, len(stored.data)
+    if items:
+        yield items[start:]
+
+
+def event_parts(rendering: Rendering, event: Event) -> tuple[Piece, ...]:
+    """A line of a watch that sends objects as they are stored, without a copy of the object."""
+    head, rest = served_parts(event.stored, event.revision)
+    return b'{"type":"%b","object":' % event.type.encode() + head, rest, b"}\n"
 
 
 def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:

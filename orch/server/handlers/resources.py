@@ -161,16 +161,16 @@ class ResourceHandlers:
     async def _get(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         list_watch.require_revision(self._backend, wanted.resource_version)
-        return call.answer_object(
-            call.rendering(self._backend.now()), self._backend.find(call.target())
-        )
+        rendering = call.rendering(self._backend.now())
+        stored = self._backend.find(call.target())
+        return call.answer_stored(rendering, stored, self._backend.storage.hold)
 
     async def _list(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
         page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
-        return call.answer(rendering, render.render_list(rendering, page))
+        return call.answer_list(rendering, page, self._backend.storage.hold)
 
     async def _watch(self, call: Call) -> web.StreamResponse:
         if call.request.version < HttpVersion11:

@@ -1,20 +1,22 @@
 """A watch as an HTTP answer: one JSON line per event, until it times out or the client leaves.
 
 Writes the events that `objects.list_watch` selects, with bookmarks in between and a clean end when
-the server stops.
+the server stops. What waits for a slow client stays in the history: only what it is being sent is
+taken, and announced to storage.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
 from prometheus_client import Counter
 
 from orch.component.http import fast_path
+from orch.component.http.sliced_response import Piece, send
 from orch.component.process import clock
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
@@ -22,7 +24,7 @@ from orch.server.objects import list_watch
 from orch.server.objects.list_watch import Event, Opened
 from orch.server.objects.options import ListOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import Change, Compacted, Watch
+from orch.server.storage.base import Change, Compacted, Hold, Watch
 from orch.wire.errors import expired
 
 # A write over TLS costs more than the rest of an event. So events that are ready together share a
@@ -35,6 +37,7 @@ MIN_LIFETIME_S = 1800  # as in the reference: a random time between this and twi
 BOOKMARK_S = 60.0
 GONE_CHECK_S = 15.0  # an idle watch notices within this that its client has disconnected
 EVENTS_PER_WRITE = 200
+LARGE_BYTES = 128 * 1024  # an object of more is written by the handler, and not copied
 BUSY_S = 0.02  # a watch counts as busy for this long after a write
 COALESCE_S = 0.012  # how long an event of a busy watch waits for more
 _LATEST_CHUNKS_MAX = 8
@@ -94,13 +97,14 @@ async def stream(
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=wanted.rendering.representation.headers())
     response.enable_chunked_encoding()
-    writer = _Writer(wanted, request, response, shared)
+    writer = _Writer(wanted, request, response, shared, opened.hold)
     feed = _Feed(request, opened.watch, writer, shared)
     try:
         await response.prepare(request)
         if request.method == "HEAD":  # the answer has no body: more bytes would corrupt the next
             return response
         await writer.write_events(opened.initial)
+        opened.initial.clear()  # else they would be kept as long as the watch
         if wanted.options.send_initial_events:
             await writer.write(
                 render.render_bookmark(wanted.rendering, opened.initial_revision, ends_initial=True)
@@ -198,19 +202,38 @@ class _Feed:
             return  # the handler writes
         try:
             changes = self._take() if self._writer.takes_more else None
-            if changes is None or len(changes) > EVENTS_PER_WRITE:
+            if changes and not is_large(changes):
+                if self._writer.write_now(changes):
+                    self._written_s = self._loop.time()
+                changes = self._watch.take()  # mostly nothing more
+            if changes or changes is None:
                 self._rest = changes or []
                 self._hand_over()
-                return
-            if changes and self._writer.write_now(changes):
-                self._written_s = self._loop.time()
-            self._watch.wake(self._on_change)
+            else:
+                self._watch.wake(self._on_change)
         except Exception as error:  # raised by the handler, as a callback has no caller
             self._handover.set_exception(error)
 
     def _hand_over(self) -> None:
         if not self._handover.done():
             self._handover.set_result(None)
+
+
+def is_large(changes: Sequence[Change]) -> bool:
+    """Whether it is a change of a large object, which a watch gives alone."""
+    stored = changes[0].current or changes[0].previous
+    return stored is not None and len(stored.data) > LARGE_BYTES
+
+
+def _batches(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Neighbours for one write each; a large object alone."""
+    start = size = 0
+    for position, event in enumerate(events):
+        size += len(event.stored.data)
+        if position > start and (size > LARGE_BYTES or position - start == EVENTS_PER_WRITE):
+            yield events[start:position]
+            start, size = position, len(event.stored.data)
+    yield events[start:]
 
 
 class _Writer:
@@ -222,6 +245,7 @@ class _Writer:
         request: web.Request,
         response: web.StreamResponse,
         shared: Shared,
+        hold: Hold,
     ) -> None:
         self._wanted = wanted
         self._rendering = wanted.rendering
@@ -229,6 +253,7 @@ class _Writer:
         self._request = request
         self._response = response
         self._latest_chunks = shared.latest_chunks
+        self._hold = hold
         self._count = request.get(COUNT_SENT)
         self._first = True
 
@@ -242,13 +267,31 @@ class _Writer:
         """Whether the client is connected and keeps up."""
         return fast_path.takes_more(self._request) and self.is_open
 
-    async def write(self, line: bytes) -> None:
+    async def write(self, line: Piece) -> None:
         await self._response.write(line)
 
     async def write_events(self, events: Sequence[Event]) -> None:
-        """Write events, waiting while the client is slow."""
-        for start in range(0, len(events), EVENTS_PER_WRITE):
-            await self.write(self._lines(events[start : start + EVENTS_PER_WRITE]))
+        """Write events, waiting while the client is slow; cuts one that is too slow."""
+        if not events:
+            return
+        release = self._hold(self._abort)
+        try:
+            for batch in _batches(events):
+                await send(self._pieces(batch), self._request.protocol, self.write)
+        finally:
+            release()
+
+    def _pieces(self, events: Sequence[Event]) -> tuple[Piece, ...]:
+        if self._rendering.is_stored and len(events[0].stored.data) > LARGE_BYTES:
+            self._first = False
+            if self._count is not None:
+                self._count.inc()
+            return render.event_parts(self._rendering, events[0])
+        return (self._lines(events),)
+
+    def _abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """Buffer the changes as one chunk; False when none of them is for the client."""

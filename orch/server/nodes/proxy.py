@@ -38,6 +38,8 @@ from orch.wire.errors import ApiError, bad_request, service_unavailable
 
 CONNECT_TIMEOUT_S = 10.0
 HEADERS_TIMEOUT_S = 300.0  # a checkpoint may take long before its answer begins
+_READ_BYTES = 32 * 1024
+_HELD_BYTES = 256 * 1024  # about, of an answer that is relayed and not read
 _GONE_CHECK_S = 15.0  # an idle relay notices within this that its client has left
 _HOP_BY_HOP = frozenset((
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
@@ -171,6 +173,7 @@ class NodeProxy:
                 connector=aiohttp.TCPConnector(
                     limit=0, keepalive_timeout=60.0, socket_factory=tcp.make_socket
                 ),
+                read_bufsize=_READ_BYTES,
                 timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -248,6 +251,8 @@ async def relay(
             headers["Location"] = _located(request, headers["Location"])
     response = web.StreamResponse(status=upstream.status, headers=headers)
     await response.prepare(request)
+    if isinstance(request.protocol, Connection):
+        request.protocol.sending_bytes = _HELD_BYTES
     try:
         while chunk := await _next_chunk(request, upstream):
             await response.write(chunk)

@@ -15,7 +15,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.document import prefix_of
 from orch.server.objects.options import Continue, ListOptions
 from orch.server.objects.selection import Selection, concern_of
-from orch.server.storage.base import Change, Compacted, Snapshot, Stored, Watch
+from orch.server.storage.base import Change, Compacted, Hold, Snapshot, Stored, Watch
 from orch.wire.errors import ApiError, Cause, expired
 
 _START = "\0"  # after a key, and before the next one
@@ -100,6 +100,7 @@ class Opened:
     initial: list[Event]
     initial_revision: int
     watch: Watch
+    hold: Hold  # storage's, for whoever sends events to a slow client
 
 
 async def open_watch(
@@ -129,7 +130,7 @@ async def open_watch(
     except BaseException:
         watch.close()
         raise
-    return Opened(initial, from_revision, watch)
+    return Opened(initial, from_revision, watch, backend.storage.hold)
 
 
 def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:

@@ -122,6 +122,11 @@ def _decoded(text: str) -> str:
     return unquote(text) if "%" in text else text
 
 
+def is_text(header: str) -> bool:
+    """Whether a header was sent as UTF-8: other bytes become characters that no JSON may have."""
+    return header.isascii() or not any("\ud800" <= char <= "\udfff" for char in header)
+
+
 def is_true(value: str | None) -> bool:
     """A flag in a query: present means true, unless it says `0` or `false`."""
     return value is not None and value.lower() not in ("0", "false")

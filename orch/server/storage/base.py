@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from orch.server.storage.tally import Tally
 
 Derived = TypeVar("Derived")
+Hold = Callable[[Callable[[], None]], Callable[[], None]]  # as `Storage.hold`
 
 
 class StorageError(Exception):
@@ -139,11 +140,11 @@ class Watch(Protocol):
         """
 
     def take(self) -> list[Change] | None:
-        """`changes` without waiting: [] when there is nothing."""
+        """`changes` without waiting, a bounded number: [] when there is nothing more."""
 
     def wake(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` once, at the next change; None cancels that. For a reader that does not
-        wait in `changes`.
+        wait in `changes`, and has taken everything.
         """
 
     @property
@@ -216,6 +217,15 @@ class Storage(Protocol):
 
         With a concern the watch may omit other changes, and they cost it nothing.
         """
+
+    def hold(self, outdated: Callable[[], None]) -> Callable[[], None]:
+        """Announce a reader that keeps the present states of objects until it calls the result.
+
+        `outdated` is called once too much was replaced since: then the reader must let go.
+        """
+
+    def shrink_history(self, max_bytes: int) -> None:
+        """Bound the bytes that only history holds: the oldest changes are forgotten."""
 
     def end_watches(self) -> None:
         """End every watch, present and future, with None: the program is stopping."""

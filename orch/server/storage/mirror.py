@@ -7,13 +7,16 @@ on the event loop's thread alone and knows nothing of the medium.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
 from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
+
+MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of all kinds together
+MAX_BEHIND_BYTES = 128 * 1024 * 1024  # replaced since a reader took hold of a state
 
 
 class _KindTable:
@@ -73,6 +76,8 @@ class MirroredStorage:
         self._tables: dict[str, _KindTable] = {}
         self.tally = Tally()
         self._ended = False
+        self._replaced_bytes = 0  # ever
+        self._holds: dict[object, tuple[int, Callable[[], None]]] = {}  # oldest first
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
         """Start from the medium's contents; history before `revision` is unknown."""
@@ -115,8 +120,43 @@ class MirroredStorage:
             by_table.setdefault(table, []).append(change)
             self.revision = change.revision
         for table, its_changes in by_table.items():
-            table.history.append(its_changes, keep=max(MIN_KEPT, 2 * len(table.objects)))
+            keep = max(MIN_KEPT, 2 * len(table.objects))
+            self._replaced_bytes += table.history.append(its_changes, keep)
             table.concerned.notify(its_changes)
+            table.concerned.forget(table.history.floor)
+        self.shrink_history(MAX_HISTORY_BYTES)
+        self._end_holds()
+
+    def shrink_history(self, max_bytes: int) -> None:
+        """Bound what history holds; the kind with the most forgets, an eighth more than it must."""
+        total = sum(table.history.held_bytes for table in self._tables.values())
+        while total > max_bytes:
+            table = max(self._tables.values(), key=lambda table: table.history.held_bytes)
+            before = table.history.held_bytes
+            table.history.shrink(total - max_bytes + max_bytes // 8)
+            table.concerned.forget(table.history.floor)
+            total -= before - table.history.held_bytes
+
+    def hold(self, outdated: Callable[[], None]) -> Callable[[], None]:
+        """Announce a reader that keeps the present states of objects until it calls the result.
+
+        `outdated` is called once too much was replaced since: then the reader must let go.
+        """
+        held = object()
+        self._holds[held] = self._replaced_bytes, outdated
+
+        def release() -> None:
+            self._holds.pop(held, None)
+
+        return release
+
+    def _end_holds(self) -> None:
+        while self._holds:
+            held, (since_bytes, outdated) = next(iter(self._holds.items()))
+            if self._replaced_bytes - since_bytes <= MAX_BEHIND_BYTES:
+                return
+            del self._holds[held]
+            outdated()
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
         table = self._table(prefix)
@@ -138,6 +178,7 @@ class MirroredStorage:
     def compact(self, keep: int) -> None:
         for table in self._tables.values():
             table.history.trim(keep)
+            table.concerned.forget(table.history.floor)
 
     def _table(self, key: str) -> _KindTable:
         """The table by the kind in the key: `/pods/default/a` and `/pods/` share one."""

@@ -4,7 +4,8 @@ A cursor watch is a place in the shared history: no queue per watch, nothing is 
 that falls behind gets `Compacted` instead of growing the process. It looks at every change of its
 kind, which is right for clients that want most of them. A watch with a `Concern` (an agent: the
 pods of one node) is found through an index and woken only for changes that concern it, so that
-thousands of agents do not each look at every pod of the cluster.
+thousands of agents do not each look at every pod of the cluster. It, too, holds nothing that the
+history has forgotten, so that the history's bounds are those of all watches.
 """
 
 from __future__ import annotations
@@ -18,14 +19,43 @@ from functools import partial
 from orch.server.storage.base import Change, Compacted, Concern
 
 MIN_KEPT = 1024  # the reference keeps at least 100; leases of a mid-sized cluster need more
+MAX_TAKEN = 200  # changes that a reader gets at once
+TAKEN_BYTES = 96 * 1024  # of their objects, unless a single one is larger
+_CHANGE_BYTES = 400  # of a change without its objects
 NewestRevision = Callable[[], int]
 
 
+def replaced_bytes(change: Change) -> int:
+    """The memory that only the history of this change holds: the current state is the mirror's, or
+    the previous one of a later change.
+    """
+    return _CHANGE_BYTES + (0 if change.previous is None else len(change.previous.data))
+
+
+def shown_bytes(change: Change) -> int:
+    """The size of the object as it is shown to a reader."""
+    stored = change.current or change.previous
+    return 0 if stored is None else len(stored.data)
+
+
+def _first_of(changes: list[Change]) -> list[Change]:
+    """As many of them as a reader gets at once; at least one."""
+    size = 0
+    for count, change in enumerate(changes):
+        size += shown_bytes(change)
+        if count and (size > TAKEN_BYTES or count == MAX_TAKEN):
+            return changes[:count]
+    return changes
+
+
 class History:
-    """Changes in revision order; `floor` is the oldest revision a reader may start from."""
+    """Changes in revision order; `floor` is the oldest revision a reader may start from, and
+    `held_bytes` what nothing else holds.
+    """
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
+        self.held_bytes = 0
         self._changes: list[Change] = []
         self._first = 0  # absolute position of _changes[0]
         self._waiting: dict[Callable[[], None], None] = {}  # in order
@@ -36,26 +66,47 @@ class History:
         """The position of a reader that has seen everything."""
         return self._first + len(self._changes)
 
-    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> None:
-        """Forget all but the newest `keep`, in blocks, so that the cost is shared out."""
+    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> int:
+        """Forget all but the newest `keep`, in blocks, so that the cost is shared out.
+
+        Returns the bytes that the changes replaced.
+        """
         self._changes.extend(changes)
+        added = sum(map(replaced_bytes, changes))
+        self.held_bytes += added
         self._wake()
         if len(self._changes) > keep + keep // 4:
             self.trim(keep)
+        return added
 
     def trim(self, keep: int) -> None:
         """Forget all but the newest `keep`."""
-        surplus = len(self._changes) - keep
-        if surplus <= 0:
+        self._forget(len(self._changes) - keep)
+
+    def shrink(self, surplus_bytes: int) -> None:
+        """Forget the oldest changes, of at least so many bytes."""
+        count = 0
+        for change in self._changes:
+            if surplus_bytes <= 0:
+                break
+            surplus_bytes -= replaced_bytes(change)
+            count += 1
+        self._forget(count)
+
+    def _forget(self, count: int) -> None:
+        if count <= 0:
             return
-        self.floor = self._changes[surplus - 1].revision
-        del self._changes[:surplus]
-        self._first += surplus
+        forgotten = self._changes[:count]
+        self.floor = forgotten[-1].revision
+        self.held_bytes -= sum(map(replaced_bytes, forgotten))
+        del self._changes[:count]
+        self._first += count
 
     def lose(self, revision: int) -> None:
         """Drop everything, since changes up to `revision` were missed: readers get Compacted."""
         self._first = self.end_position + 1
         self._changes.clear()
+        self.held_bytes = 0
         self.floor = revision
         self._wake()
 
@@ -70,6 +121,13 @@ class History:
         if position < self._first:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
+
+    def read_some(self, position: int, seen_revision: int) -> list[Change]:
+        """The next changes from a position on, as many as a reader gets at once; or Compacted."""
+        if position < self._first:
+            raise Compacted(seen_revision, self.floor)
+        start = position - self._first
+        return _first_of(self._changes[start : start + MAX_TAKEN])
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, at the next change or at the end of the history."""
@@ -150,12 +208,14 @@ class CursorWatch(_Watch):
     def take(self) -> list[Change] | None:
         if self._closed or self._history.ended:
             return None
-        found = self._history.read(self._position, self._revision)
-        if found:
+        prefix = self._prefix
+        while self._position != self._history.end_position:
+            found = self._history.read_some(self._position, self._revision)
             self._position += len(found)
             self._revision = found[-1].revision
-        prefix = self._prefix
-        return [change for change in found if change.key.startswith(prefix)]
+            if own := [change for change in found if change.key.startswith(prefix)]:
+                return own
+        return []
 
     def wake(self, callback: Callable[[], None] | None) -> None:
         self._callback = callback
@@ -194,19 +254,24 @@ class ConcernedWatch(_Watch):
 
     def push(self, change: Change) -> None:
         """Add a change that concerns it; beyond a limit the watch has fallen behind."""
-        if not change.key.startswith(self._prefix):
+        if self._fell_behind_at is not None or not change.key.startswith(self._prefix):
             return
         self._pending.append(change)
-        if len(self._pending) > MIN_KEPT and self._fell_behind_at is None:
-            self._fell_behind_at = self._pending[0].revision
-            self._index.remove(self)
+        if len(self._pending) > MIN_KEPT:
+            self.lose()
         self._notify()
+
+    def forget(self, floor: int) -> None:
+        """Fall behind, if a change up to the revision `floor` has not been taken."""
+        if self._pending and self._pending[0].revision <= floor:
+            self.lose()
 
     def lose(self) -> None:
         """Unknown changes were missed."""
         if self._fell_behind_at is None:
             self._fell_behind_at = self.revision
             self._index.remove(self)
+            self._pending.clear()
         self._notify()
 
     def close(self) -> None:
@@ -218,7 +283,8 @@ class ConcernedWatch(_Watch):
             return None
         if self._fell_behind_at is not None:
             raise Compacted(self._fell_behind_at, self._newest())
-        taken, self._pending = self._pending, []
+        taken = _first_of(self._pending)
+        self._pending = self._pending[len(taken) :]
         return taken
 
 
@@ -227,6 +293,7 @@ class ConcernIndex:
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, set[ConcernedWatch]]] = {}
+        self._floor = 0
 
     def add(self, watch: ConcernedWatch) -> None:
         by_value = self._by_name.setdefault(watch.concern.name, {})
@@ -251,6 +318,14 @@ class ConcernIndex:
                 for value in concern.values(change):
                     for watch in tuple(by_value.get(value, ())):
                         watch.push(change)
+
+    def forget(self, floor: int) -> None:
+        """The history has forgotten every change up to this revision."""
+        if floor == self._floor:
+            return
+        self._floor = floor
+        for watch in self._all():
+            watch.forget(floor)
 
     def end(self) -> None:
         for watch in self._all():

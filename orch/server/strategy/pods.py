@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from orch.server.strategy import pod_defaults
 from orch.server.strategy.base import Document, Strategy, keep, text_at
-from orch.wire import causes
+from orch.wire import causes, raw
 from orch.wire.errors import Cause
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
-from orch.wire.podrules import podspec, updates, validation
+from orch.wire.podrules import isolation, podspec, updates, validation
 from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
@@ -80,6 +80,8 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
         yield from _created_causes(new)
         return
     yield from _mirror_causes(new, old)
+    before, after = (raw.mapping(pod, "metadata", "annotations") for pod in (old, new))
+    yield from isolation.annotation_causes(after, before)
     if spec != (old.get("spec") or {}):
         yield from updates.update_causes(spec, old.get("spec") or {})
 

@@ -46,6 +46,12 @@ def places(pod: Pod) -> Iterator[tuple[str, Container]]:
             yield f"spec.{name}[{index}]", container
 
 
+def place_of(pod: Pod, container: Container) -> str:
+    """The path of a container of the pod, by its name."""
+    found = (place for place, other in places(pod) if other.name == container.name)
+    return next(found, f"container {container.name}")
+
+
 def container_statuses(status: PodStatus) -> list[ContainerStatus]:
     """The statuses of all containers, in the order of LISTS."""
     listed = (

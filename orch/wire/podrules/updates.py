@@ -12,6 +12,7 @@ import orjson
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import LASTING, document_places
 from orch.wire.podrules.validation import INT32_MAX, container_causes, is_within, name_causes
 
@@ -64,6 +65,7 @@ def ephemeral_causes(new: Document, old: Document) -> Iterator[Cause]:
     volumes = {volume.get("name") for volume in new.get("volumes") or ()}
     for at, container in document_places(new, ("ephemeralContainers",)):
         yield from container_causes(container, at, volumes)
+        yield from isolation.seccomp_causes(container, at)
         target = raw.text(container, "targetContainerName")
         if target and target not in lasting:
             yield causes.not_found(f"{at}.targetContainerName", target)

@@ -12,6 +12,7 @@ from typing import Any
 
 from orch.wire import causes, quantity, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import LASTING, LISTS, PULL_POLICIES, document_places
 from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
 
@@ -42,6 +43,9 @@ def spec_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
     if node := spec.get("nodeName"):
         for problem in dns1123_subdomain_problems(node):
             yield causes.invalid_value("spec.nodeName", node, problem)
+    yield from isolation.seccomp_causes(spec, "spec")
+    for path, container in document_places(spec):
+        yield from isolation.seccomp_causes(container, path)
     yield from runnable_causes(spec)
 
 
@@ -55,6 +59,7 @@ def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
     grace_s = spec.get("terminationGracePeriodSeconds")
     if grace_s is not None and grace_s < 0:
         yield causes.invalid_value("spec.terminationGracePeriodSeconds", grace_s, _NOT_NEGATIVE)
+    yield from isolation.pod_causes(spec)
     volumes = spec.get("volumes") or []
     yield from name_causes(volumes, "spec.volumes", set())
     for index, volume in enumerate(volumes):
@@ -122,6 +127,7 @@ def container_causes(container: Document, path: str, volumes: set[Any]) -> Itera
     for part in ("limits", "requests"):
         amounts = (container.get("resources") or {}).get(part) or {}
         yield from _amount_causes(amounts, f"{path}.resources.{part}")
+    yield from isolation.container_causes(container, path)
 
 
 def _choice_causes(

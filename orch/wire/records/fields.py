@@ -82,15 +82,14 @@ _FIELDS: Mapping[type[WireModel], str] = {
         "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy"
         " enableServiceLinks hostAliases hostUsers hostnameOverride imagePullSecrets os overhead"
         " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
-        " runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount"
-        " setHostnameAsFQDN shareProcessNamespace subdomain topologySpreadConstraints workloadRef"
+        " schedulerName schedulingGates schedulingGroup serviceAccount"
+        " setHostnameAsFQDN subdomain topologySpreadConstraints workloadRef"
     ),
     pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
     pods.PodSecurityContext: (
-        "appArmorProfile fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions"
-        " supplementalGroupsPolicy windowsOptions"
+        "fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions windowsOptions"
     ),
-    pods.SecurityContext: "appArmorProfile procMount seLinuxOptions windowsOptions",
+    pods.SecurityContext: "procMount seLinuxOptions windowsOptions",
     pods.EnvVarSource: "fileKeyRef",
     pods.ResourceRequirements: "claims",
     pods.Volume: (
@@ -104,8 +103,8 @@ _FIELDS: Mapping[type[WireModel], str] = {
             core.ObjectReference, core.Taint, core.NodeAddress, core.DaemonEndpoint,
             core.Node, core.Namespace, core.NamespaceSpec, core.Event, core.EventSource,
             core.EventSeries, pods.Pod,
-            pods.SeccompProfile, pods.Capabilities, pods.Sysctl, pods.FieldRef,
-            pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
+            pods.SeccompProfile, pods.AppArmorProfile, pods.Capabilities, pods.Sysctl,
+            pods.FieldRef, pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
             pods.HostPathVolume, pods.Probe,
             pods.EmptyDirVolume, pods.DownwardAPIItem, pods.DownwardAPIVolume, pods.ExecAction,
             pods.HTTPHeader, pods.HTTPGetAction, pods.TCPSocketAction, pods.SleepAction,

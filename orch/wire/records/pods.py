@@ -20,6 +20,11 @@ class SeccompProfile(WireModel):
     localhostProfile: str | None = None
 
 
+class AppArmorProfile(WireModel):
+    type: str = ""
+    localhostProfile: str | None = None  # the name of a profile that the host has loaded
+
+
 class Capabilities(WireModel):
     add: list[str] | None = None
     drop: list[str] | None = None
@@ -36,7 +41,9 @@ class PodSecurityContext(WireModel):
     runAsNonRoot: bool | None = None
     fsGroup: int | None = None
     supplementalGroups: list[int] | None = None
+    supplementalGroupsPolicy: str | None = None  # Merge | Strict
     seccompProfile: SeccompProfile | None = None
+    appArmorProfile: AppArmorProfile | None = None
     sysctls: list[Sysctl] | None = None
 
 
@@ -49,6 +56,7 @@ class SecurityContext(WireModel):
     readOnlyRootFilesystem: bool | None = None
     capabilities: Capabilities | None = None
     seccompProfile: SeccompProfile | None = None
+    appArmorProfile: AppArmorProfile | None = None
 
 
 class FieldRef(WireModel):
@@ -304,6 +312,8 @@ class PodSpec(WireModel):
     hostNetwork: bool | None = None
     hostPID: bool | None = None
     hostIPC: bool | None = None
+    shareProcessNamespace: bool | None = None
+    runtimeClassName: str | None = None
     hostname: str | None = None
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None

@@ -13,6 +13,7 @@ from orch.component.flags.features import Features
 CLOSED: dict[str, Any] = {
     "authentication": {"x509": {"clientCAFile": "/ca.crt"}},
     "seccompDefault": True,
+    "podPidsLimit": 1000,
 }
 TRIGGER = {"resource": "io", "threshold": "150ms"}
 
@@ -30,6 +31,7 @@ OPENED = [
     ({"readOnlyPort": 10255}, "", True, "warn", "port 10255"),
     ({"authentication": {}}, "", True, "note", "no client CA"),
     ({"seccompDefault": False}, "", True, "note", "unconfined"),
+    ({"podPidsLimit": -1}, "", True, "note", "all process ids"),
     ({}, "node-1", True, "note", "node-1"),
     ({}, "", False, "note", "kubeconfig"),
 ]  # fmt: skip

@@ -337,14 +337,18 @@ async def test_conflicts_with_other_writers_are_resolved(told: Reported) -> None
     assert told.node.status.images == [] and told.loop.failures == 0
 
 
-async def test_standalone_it_says_so_once_and_does_nothing(
+async def test_standalone_it_says_so_once_and_measures_the_node_for_static_pods(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    told = Reported()
-    loop = StatusLoop(None, node.settings(), told.collect)
+    told, own, heard = Reported(), OwnNode(), asyncio.Event()
+    own.on_known = heard.set
+    loop = StatusLoop(None, node.settings(), told.collect, own=own)
     tasks = [loops.spawn(loop.run(), name="status"), loops.spawn(loop.watch(), name="watch")]
     await asyncio.sleep(600)
     await loops.cancel(*tasks)
-    assert told.collected == 0
+    assert told.collected == 1
+    assert heard.is_set() and own.judging(False) is None
+    measured = own.judging(True)
+    assert measured and measured.status.nodeInfo and measured.status.nodeInfo.kernelVersion
     assert [record.getMessage()[:18] for record in caplog.records] == ["running standalone"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +150,58 @@ async def test_a_lost_answer_does_not_make_a_second_container(world: PodWorld) -
     await world.start(pod())
     await world.until(lambda: "app" in world.running(), within_s=60)
     assert len(world.runtime.containers) == 1
+
+
+NONROOT = {"runAsNonRoot": True}
+IMAGE = "localhost/busybox:1"
+
+
+async def test_an_image_of_root_is_not_started_where_root_is_forbidden(world: PodWorld) -> None:
+    await world.start(pod(securityContext=NONROOT))
+    await world.until(lambda: world.waiting() == "CreateContainerConfigError")
+    waiting = world.state().waiting
+    assert waiting and "container has runAsNonRoot and image will run as root" in (
+        waiting.message or ""
+    )
+    assert not world.runtime.containers
+    known = world.runtime.images_known
+    known[IMAGE] = replace(known[IMAGE], uid=1000)
+    await world.until(lambda: "app" in world.running(), within_s=300)
+    assert world.made("app").spec.image == known[IMAGE].id, "its name may move on meanwhile"
+
+
+async def test_a_runtime_that_does_not_tell_the_images_user_starts_nothing(
+    world: PodWorld,
+) -> None:
+    world.runtime.fail("image", RuntimeCallError("ImageStatus", "broken"))
+    await world.start(pod(container_data("app", imagePullPolicy="Always"), securityContext=NONROOT))
+    await world.until(lambda: world.waiting() == "CreateContainerConfigError")
+    assert not world.runtime.containers
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"hostUsers": False}, "spec.hostUsers: Forbidden"),
+        ({"runtimeClassName": "gvisor"}, "spec.runtimeClassName: the runtime has no handler"),
+        ({"securityContext": {"seLinuxOptions": {"level": "s0"}}}, "seLinuxOptions: Forbidden"),
+    ],
+)
+async def test_no_sandbox_is_made_that_isolates_less_than_asked(
+    world: PodWorld, fields: dict[str, object], path: str
+) -> None:
+    await world.start(pod(**fields))
+    await world.until(lambda: "FailedCreatePodSandBox" in world.reasons())
+    assert any(path in message for _, _, message in world.events)
+    assert not world.runtime.sandboxes
+
+
+async def test_a_container_added_later_is_checked_as_well(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    unmasked = container_data("debug", securityContext={"procMount": "Unmasked"})
+    world.source.set(pod(ephemeralContainers=[unmasked]))
+    await world.until(
+        lambda: any("securityContext.procMount" in message for _, _, message in world.events)
+    )
+    assert "debug" not in world.running()

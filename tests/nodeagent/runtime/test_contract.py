@@ -34,6 +34,14 @@ async def test_runtime_and_network_are_ready(subject: Subject) -> None:
     assert conditions["NetworkReady"] is True
 
 
+async def test_it_names_its_handlers_and_makes_no_sandbox_with_another(subject: Subject) -> None:
+    features = await subject.runtime.features()
+    assert {"", "runc"} <= features.handlers
+    await subject.sandbox(subject.sandbox_spec(runtime_handler="runc"))
+    with pytest.raises(base.RuntimeCallError, match=r"handler|runtime"):
+        await subject.sandbox(subject.sandbox_spec(runtime_handler="absent"))
+
+
 async def test_a_sandbox_runs_is_listed_and_keeps_its_fields(subject: Subject) -> None:
     spec = subject.sandbox_spec()
     sandbox_id = await subject.sandbox(spec)
@@ -325,6 +333,7 @@ async def test_images_are_found_by_their_names(subject: Subject) -> None:
     assert image is not None
     assert IMAGE in image.tags
     assert image.size_bytes > 0
+    assert (image.uid, image.username) == (None, "")
     assert image in await subject.runtime.images()
     assert await subject.runtime.image("localhost/unknown:1") is None
 

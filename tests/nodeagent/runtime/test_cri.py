@@ -225,7 +225,7 @@ async def test_a_server_with_another_protocol_is_an_error_within_the_deadline(
 async def test_an_oversized_response_is_an_error_and_the_connection_survives(
     server: CriServer, runtime: CriRuntime
 ) -> None:
-    huge = "x" * (17 * 1024 * 1024)
+    huge = "x" * (81 * 1024 * 1024)
     server.runtime.runtime_conditions = [base.RuntimeCondition("Huge", True, message=huge)]
 
     with pytest.raises(base.RuntimeCallError, match="code = ResourceExhausted"):
@@ -352,3 +352,48 @@ async def test_containerd_killed_frozen_and_started_again(
         await runtime.remove_sandbox(sandbox_id)
         await runtime.close()
         remove_pod_cgroups(spec.cgroup_parent)
+
+
+async def test_a_list_too_large_for_a_message_is_read_one_by_one(
+    server: CriServer, runtime: CriRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def too_large(context: Any) -> None:
+        if not server.requests[-1][1].filter.id:
+            text = "trying to send message larger than max (22060544 vs. 16777216)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    await a_running_container(runtime)
+    bare = await runtime.run_sandbox(SandboxSpec(name="bare", namespace="shop", uid="u2"))
+    gone = await runtime.run_sandbox(SandboxSpec(name="gone", namespace="shop", uid="u3"))
+    server.faults["ListPodSandbox"] = too_large
+    assert len(await runtime.list_sandboxes()) == 3
+    await runtime.remove_sandbox(gone)
+    listed = await runtime.list_sandboxes()
+    assert {row.name for row in listed} == {"web", "bare"}
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "larger than max" in said and "look for pods with large labels" in said
+
+    other = CriRuntime(server.endpoint)  # knows only those with containers
+    try:
+        assert [row.name for row in await other.list_sandboxes()] == ["web"]
+        del server.faults["ListPodSandbox"]
+        assert bare in {row.id for row in await other.list_sandboxes()}
+    finally:
+        await other.close()
+
+
+async def test_a_status_too_large_with_everything_is_read_without_the_rest(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    async def too_large(context: Any) -> None:
+        if server.requests[-1][1].verbose:
+            text = "trying to send message larger than max"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    container_id = await a_running_container(runtime)
+    assert (await runtime.container_detail(container_id)).pid
+    server.faults["ContainerStatus"] = too_large
+    detail = await runtime.container_detail(container_id)
+    assert detail.container.id == container_id
+    asked = [request for method, request, _ in server.requests if method == "ContainerStatus"]
+    assert [request.verbose for request in asked] == [True, True, False]

@@ -76,8 +76,16 @@ CASES = [
         "ListContainers",
         "RESOURCE_EXHAUSTED",
         "Received message larger than max",
+        base.RuntimeAnswerTooLarge,
+        "rpc error: code = ResourceExhausted desc = Received message larger than max; look for "
+        "pods with large labels or annotations (crictl pods -v) and delete them",
+    ),
+    (
+        "PullImage",
+        "RESOURCE_EXHAUSTED",
+        "no space left on device",
         base.RuntimeCallError,
-        "rpc error: code = ResourceExhausted desc = Received message larger than max",
+        "rpc error: code = ResourceExhausted desc = no space left on device",
     ),
     (
         "StopContainer",

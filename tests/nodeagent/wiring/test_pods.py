@@ -56,6 +56,12 @@ async def test_only_an_api_is_told_statuses_and_given_mirrors(base: BuildBase) -
     assert with_api.statuses and with_api.mirrors
 
 
+async def test_pods_that_wait_for_the_node_are_told_when_it_is_known(base: BuildBase) -> None:
+    made = base(FakeRuntime(), FakeApi())
+    kept = build(made)
+    assert kept and made.own_node.on_known == kept.workers.node_known
+
+
 async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
     bounds = pods.log_bounds(
         base(

@@ -13,7 +13,6 @@ from orch.wire.records.authentication import Identity
 from tests.orch.server.harness import LEASES, NODES, PODS, Api, Pki, lease, node, pod
 
 SOMEBODY = Identity("somebody")
-READ = parse_request("GET", NODES, {})
 WRITE = parse_request("POST", NODES, {})
 
 
@@ -116,13 +115,38 @@ async def test_the_controller_may_do_its_work_and_no_more(api: Api) -> None:
     assert (await api.call("DELETE", f"{NODES}/n1", user="controller")).status == 403
 
 
+class Elsewhere:
+    """Somebody's connection."""
+
+    owner: object = None
+    network = "192.0.2.1"
+
+    def claim(self, owner: object, rank: int) -> bool:
+        return True
+
+
+async def take_seats(api: Api, stack: contextlib.AsyncExitStack, count: int) -> None:
+    for _ in range(count):
+        await stack.enter_async_context(api.server.flows.admission(Elsewhere(), SOMEBODY, WRITE))
+
+
 async def test_too_many_requests_are_asked_to_come_back(server_pki: Pki, tmp_path: Path) -> None:
-    api = await Api.start(server_pki, tmp_path / "data", "--max-requests-inflight=1")
-    with api.server.inflight.admit(SOMEBODY, READ):
+    bounds = ("--max-requests-inflight=1", "--max-mutating-requests-inflight=1")
+    api = await Api.start(server_pki, tmp_path / "data", *bounds, "--request-timeout=400ms")
+    async with contextlib.AsyncExitStack() as seats:
+        await take_seats(api, seats, 1)
         refused = await api.call("GET", "/api", user="stranger")
         assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
-        assert (await api.call("GET", NODES)).status == 200  # the privileged group is not held up
+        assert '"stranger"' in refused.json["message"]
+        for user in ("admin", "n1", "controller"):  # they have seats of their own
+            assert (await api.call("GET", "/api", user=user)).status == 200
+        assert (await api.call("GET", "/readyz", user=None)).status == 200
     assert (await api.call("GET", "/api", user="stranger")).status == 200
+    page = (await api.call("GET", "/metrics")).text
+    labels = 'flow_schema="global-default",priority_level="workload"'
+    assert (
+        f'apiserver_flowcontrol_rejected_requests_total{{{labels},reason="time-out"}} 1.0' in page
+    )
     await api.stop()
 
 
@@ -143,18 +167,11 @@ async def test_a_request_may_ask_for_less_time(api: Api) -> None:
     assert "soon" in wrong.json["message"]
 
 
-async def test_the_bounds_on_requests_can_be_set_and_lifted(
-    server_pki: Pki, tmp_path: Path
-) -> None:
-    bounds = ("--max-requests-inflight=7", "--max-mutating-requests-inflight=0")
-    api = await Api.start(server_pki, tmp_path / "data", *bounds)
-    with contextlib.ExitStack() as stack:
-        for _ in range(7):
-            stack.enter_context(api.server.inflight.admit(SOMEBODY, READ))
-        for _ in range(1000):
-            stack.enter_context(api.server.inflight.admit(SOMEBODY, WRITE))
-        assert (await api.call("GET", "/api", user="stranger")).status == 429
-        assert (await api.call("POST", f"{PODS}", {}, user="stranger")).status == 403
+async def test_the_bounds_on_requests_can_be_lifted(server_pki: Pki, tmp_path: Path) -> None:
+    api = await Api.start(server_pki, tmp_path / "data", "--max-mutating-requests-inflight=0")
+    async with contextlib.AsyncExitStack() as seats:
+        await take_seats(api, seats, 1000)
+        assert (await api.call("GET", "/api", user="stranger")).status == 200
     await api.stop()
 
 

@@ -21,12 +21,11 @@ from orch.server.admission.pod_security.judged import (
     those_with_any,
     use,
 )
-from orch.wire import raw
+from orch.wire import names, raw
 
-_APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP_ANNOTATION_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_ANNOTATION = "container.seccomp.security.alpha.kubernetes.io/"
-ANNOTATIONS = (_APPARMOR_ANNOTATION, _SECCOMP_ANNOTATION_POD, _SECCOMP_ANNOTATION)
+ANNOTATIONS = (names.ANNOTATION_APPARMOR_PREFIX, _SECCOMP_ANNOTATION_POD, _SECCOMP_ANNOTATION)
 _PROFILES = ("RuntimeDefault", "Localhost")  # of AppArmor and of seccomp
 _CAPABILITIES = frozenset(
     (
@@ -61,7 +60,7 @@ def apparmor_profile(pod: JudgedPod) -> Violation | None:
     written = sorted(
         annotation(key, value)
         for key, value in pod.annotations.items()
-        if key.startswith(_APPARMOR_ANNOTATION) and not _may_be_annotated(value, "")
+        if key.startswith(names.ANNOTATION_APPARMOR_PREFIX) and not _may_be_annotated(value, "")
     )
     by += [plural("annotation", written)] if written else []
     if not by:

@@ -15,6 +15,13 @@ def with_resources(*resources: dict[str, Any]) -> Pod:
     return pod(*(container_data(f"c{n}", resources=one) for n, one in enumerate(resources)))
 
 
+def test_process_ids_are_bounded_where_a_limit_is_set() -> None:
+    assert "pids.max" not in pod_cgroups.pod_bounds(pod(), unified=True)
+    for unified in (True, False):
+        bounds = pod_cgroups.pod_bounds(pod(), unified=unified, pids_limit=100)
+        assert bounds["pids.max"] == "100"
+
+
 BOTH = {"cpu": "100m", "memory": "100Mi"}
 BOUNDS: list[tuple[Pod, bool, dict[str, str]]] = [
     (with_resources({}), False, {"cpu.shares": "2"}),

@@ -10,6 +10,7 @@ import pytest
 from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.spec import sysctls
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node, NodeCondition
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
@@ -218,3 +219,28 @@ def test_a_node_under_pressure_takes_nobody_it_would_evict_next(
     found = admission.refusal(wanted, NODE.model_copy(update={"status": status}), [])
     message = f"Pod was rejected: The node had condition: [{', '.join(under)}]."
     assert found == (Refusal("Evicted", message) if refused else None)
+
+
+@pytest.mark.looptime
+async def test_until_the_node_is_known_nothing_new_starts_and_nothing_that_runs_ends(
+    world: PodWorld,
+) -> None:
+    await world.start(asking())
+    await world.until(lambda: "app" in world.running())
+    before = world.running()
+    await world.stop()
+    heir = world.successor()
+    heir.source.name = podspec.API
+    heir.node = None
+    unsafe = named(with_sysctl("kernel.msgmax"), "unsafe", "uid-unsafe")
+    await heir.start(asking(), unsafe, named(asking(), "fine", "uid-fine"))
+    await asyncio.sleep(120)
+    assert heir.running() == before
+    assert heir.status("unsafe").status.phase != "Failed"
+
+    heir.node = NODE
+    heir.workers.node_known()
+    await heir.until(lambda: len(heir.runtime.sandboxes) == 2, within_s=2)
+    assert heir.status("unsafe").status.reason == "SysctlForbidden"
+    assert {sandbox.spec.name for sandbox in heir.runtime.sandboxes.values()} == {"web", "fine"}
+    assert set(before.values()) <= heir.runtime.containers.keys()

@@ -144,3 +144,36 @@ async def test_a_probe_the_agent_does_not_know_is_no_result(check: Callable[...,
     outcome = await check({"udpSocket": {"port": 1}, "periodSeconds": 5})
     assert outcome.good is None
     assert "the probe udpSocket is not supported" in outcome.text
+
+
+OWN = "127.0.0.1"
+POLICY: list[tuple[dict[str, Any], bool, str]] = [
+    ({"tcpSocket": {"port": 1}}, False, ""),
+    ({"tcpSocket": {"port": 1, "host": OWN}}, False, ""),
+    ({"tcpSocket": {"port": 1, "host": "127.0.0.2"}}, False, "host '127.0.0.2' is not the pod's"),
+    ({"httpGet": {"port": 1}}, True, ""),
+    ({"httpGet": {"port": 1, "host": "localhost"}}, False, "host 'localhost' is not the pod's"),
+    ({"httpGet": {"port": 1, "host": "u@127.0.0.1"}}, False, "is not the pod's address 127.0.0.1"),
+    ({"httpGet": {"port": 1, "httpHeaders": [{"name": "Host", "value": "x"}]}}, False, ""),
+    (
+        {"httpGet": {"port": 1, "httpHeaders": [{"name": "hOST ", "value": "x"}]}},
+        True,
+        "a pod in the host's network may not choose the Host header",
+    ),
+]
+
+
+@pytest.mark.parametrize(("probe", "on_host", "refused"), POLICY)
+async def test_a_probe_stays_within_its_pod_where_the_node_says_so(
+    probe: dict[str, Any], on_host: bool, refused: str
+) -> None:
+    target = ProbeTarget("c1", Container.from_wire(container_data("app")), OWN, on_host)
+    strict, prober = Prober(FakeRuntime(), any_host=False), Prober(FakeRuntime())
+    try:
+        outcome = await strict.check(target, Probe.from_wire(probe))
+        assert (outcome.good is None) == bool(refused)
+        assert refused in outcome.text
+        assert (await prober.check(target, Probe.from_wire(probe))).good is not True
+    finally:
+        await strict.close()
+        await prober.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nodeagent.pods.spec import env
@@ -41,6 +43,36 @@ EXPANSIONS = [
 @pytest.mark.parametrize(("text", "expected"), EXPANSIONS)
 def test_references_are_expanded(text: str, expected: str) -> None:
     assert env.expand(text, VALUES) == expected
+
+
+def test_a_text_full_of_open_references_takes_no_longer_than_one_of_closed_ones() -> None:
+    text, closed = "$(" * 500_000, "$()" * 333_333
+    spent_s = []
+    for one in (closed, text):
+        began_s = time.process_time()
+        assert env.expand(one, VALUES) == one
+        spent_s.append(time.process_time() - began_s)
+    assert spent_s[1] <= 3 * spent_s[0] + 0.1, f"closed and open: {spent_s} s"
+
+
+def test_references_to_references_are_bounded_before_they_are_made() -> None:
+    doubling = [{"name": f"V{n}", "value": f"$(V{n - 1})" * 100} for n in range(1, 30)]
+    wanted = container({"name": "V0", "value": "x" * 1000}, *doubling)
+    with pytest.raises(SpecError, match=r"command, args and env take more than 2097152 bytes"):
+        env.environment(wanted, literal)
+
+
+def test_what_one_container_is_given_is_bounded_in_all() -> None:
+    filling = [{"name": f"V{n}", "value": "x" * 2**19} for n in range(4)]
+    room = env.Room()
+    env.environment(container(*filling), literal, room=room)
+    with pytest.raises(SpecError, match="pass large values as files"):
+        room.take("x")
+    large = {str(n): b"x" * 2**20 for n in range(3)}
+    objects = {Reference("ConfigMap", "large"): ObjectData(large)}
+    whole = container_data("app", envFrom=[{"configMapRef": {"name": "large"}}])
+    with pytest.raises(SpecError, match="pass large values as files"):
+        env.environment(Container.from_wire(whole), literal, objects)
 
 
 def literal(source: EnvVarSource) -> str | None:

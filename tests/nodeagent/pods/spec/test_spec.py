@@ -155,11 +155,6 @@ def test_the_container_wins_over_the_pod_in_its_security_context() -> None:
     assert tuple(container.drop_capabilities) == ("ALL",)
 
 
-def test_root_is_refused_where_it_is_forbidden() -> None:
-    with pytest.raises(SpecError, match="runAsNonRoot forbids root"):
-        made(one(securityContext={"runAsUser": 0, "runAsNonRoot": True}))
-
-
 def mounting(**fields: Any) -> Pod:
     mount = {"name": "data", "mountPath": "/data", **fields}
     return one(volumeMounts=[mount], env=[{"name": "WHERE", "value": "here"}])

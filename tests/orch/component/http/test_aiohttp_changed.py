@@ -7,6 +7,7 @@ with `python -m tools.bench aiohttp_internals`, and move the range in pyproject.
 from __future__ import annotations
 
 import asyncio
+import asyncio.constants
 import asyncio.sslproto
 import inspect
 import tomllib
@@ -31,7 +32,7 @@ PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 # Who relies on it, where it is, and the names.
 NAMES: tuple[tuple[str, Any, str], ...] = (
     ("Connection", RequestHandler, "_close _force_close _current_request _messages _task_handler"),
-    ("Connection", RequestHandler, "close force_close transport"),
+    ("Connection", RequestHandler, "close force_close transport _waiter _pause_transport_reading"),
     ("fast_path.takes_more", RequestHandler, "writing_paused"),
     ("BareResponse", web.StreamResponse, "_prepare_headers"),
     ("Shortcut", web.Request, "_match_info"),
@@ -40,11 +41,19 @@ NAMES: tuple[tuple[str, Any, str], ...] = (
     ("responses.answer_error", StreamWriter, "output_size"),
     ("httpd.HttpServer", http_parser, "HttpRequestParser HttpRequestParserPy"),
     ("limit_tls_buffers", asyncio.sslproto.SSLProtocol, "max_size"),
+    ("limit_tls_buffers", asyncio.constants, "FLOW_CONTROL_HIGH_WATER_SSL_READ"),
+    ("limit_tls_buffers", asyncio.constants, "FLOW_CONTROL_HIGH_WATER_SSL_WRITE"),
+    ("Connection.finish_response", web.Request, "_read_bytes"),
+    ("Connection.finish_response", web.Response, "_body"),
+    ("sliced_response.send", StreamWriter, "protocol transport"),
 )
 PARAMETERS: tuple[tuple[str, Any, str, str], ...] = (
     ("Connection", RequestHandler, "handle_error", "self request status exc message"),
     ("Connection", RequestHandler, "connection_lost", "self exc"),
     ("Connection", RequestHandler, "data_received", "self data"),
+    ("Connection", RequestHandler, "finish_response", "self request resp start_time"),
+    ("Connection", RequestHandler, "pause_writing", "self"),
+    ("Connection", RequestHandler, "resume_writing", "self"),
     ("BareResponse", web.StreamResponse, "_prepare_headers", "self"),
     ("SlicedBody", payload.Payload, "write", "self writer"),
 )

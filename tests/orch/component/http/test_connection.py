@@ -11,21 +11,35 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from orch.component.http import httpd
+from orch.component.http import httpd, slow_clients
+from orch.component.http.connection import MAX_HEAD_BYTES, Connection
 from orch.component.http.httpd import HttpServer
+from orch.component.http.sliced_response import LazyBody
+from orch.component.http.slow_clients import SlowClients
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+LARGE = web.RequestKey("large", bytes)
+
+
+def _hold(_end):
+    return lambda: None
 
 
 class Served:
     def __init__(self) -> None:
         self.requests = 0
         self.port = 0
+        self.slow = SlowClients("test")
+        self.answer = b""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.requests += 1
         await request.read()
+        if self.answer:
+            return web.Response(body=LazyBody(lambda: (memoryview(self.answer),), None, _hold))
         return web.Response(text="handled")
 
     async def send(self, raw: bytes) -> bytes:
@@ -46,7 +60,7 @@ async def served() -> AsyncIterator[Served]:
     served = Served()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", served.handle)
-    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test", slow_clients=served.slow)
     served.port = await server.start()
     yield served
     await server.stop(0.1)
@@ -240,3 +254,61 @@ async def test_when_the_client_goes_a_read_ends_and_a_write_is_carried_through(
     await ended.wait()
     assert outcome == [expected]
     await server.stop()
+
+
+async def test_a_head_is_bounded_as_a_whole_before_it_is_complete(served: Served) -> None:
+    lines = b"".join(b"A%d: %s\r\n" % (n, b"b" * 4000) for n in range(10))
+    fitting = b"GET / HTTP/1.1\r\n" + HOST + lines
+    answer = await served.send(fitting + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    answer = await served.send(fitting + lines)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_body_is_no_head_however_it_arrives(served: Served) -> None:
+    body = bytes(3 * MAX_HEAD_BYTES)
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n" % len(body)
+    twice = (head + b"\r\n" + body) + (head + b"Connection: close\r\n\r\n" + body)
+    assert (await served.send(twice)).count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+async def test_nothing_of_a_request_is_kept_once_it_is_answered(
+    served: Served, monkeypatch
+) -> None:
+    kept: list[tuple[web.Request, web.StreamResponse]] = []
+    finish = Connection.finish_response
+
+    async def remember(self, request, resp, start_time):
+        kept.append((request, resp))
+        request[LARGE] = bytes(1000)
+        return await finish(self, request, resp, start_time)
+
+    monkeypatch.setattr(Connection, "finish_response", remember)
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nConnection: close\r\n\r\n"
+    assert (await served.send(head + b"abc")).endswith(b"handled")
+    ((request, response),) = kept
+    assert (dict(request), request._read_bytes, response._body) == ({}, None, None)
+
+
+async def test_an_answer_that_is_not_read_is_kept_small_and_cut(
+    served: Served, monkeypatch
+) -> None:
+    monkeypatch.setattr(slow_clients, "STALL_S", 1.0)
+    served.answer = bytes(30_000_000)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1000)
+    writer.write(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    async with asyncio.timeout(30):
+        while not served.slow.waiting_bytes:
+            await asyncio.sleep(0.01)
+        assert served.slow.waiting_bytes < 500_000
+        while not served.slow.cut:
+            await asyncio.sleep(0.01)
+        taken = 0
+        with suppress(ConnectionError):
+            while data := await reader.read(1_000_000):
+                taken += len(data)
+    assert taken < len(served.answer)
+    assert served.slow.waiting_bytes == 0
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

@@ -7,7 +7,8 @@ import weakref
 
 import pytest
 
-from orch.component.http.connection_limit import ConnectionLimit
+from orch.component.http.connection import Rank
+from orch.component.http.connection_limit import KEPT_PER_OWNER, ConnectionLimit, network_of
 
 
 class Client:
@@ -16,6 +17,8 @@ class Client:
     def __init__(self, limit: ConnectionLimit, address: str, *, idle: bool = True) -> None:
         self.is_idle = idle
         self.dropped = False
+        self.owner: object = None
+        self.rank = Rank.STRANGER
         self._limit, self._address = limit, address
         self.admitted = limit.admit(address, self)
 
@@ -25,6 +28,9 @@ class Client:
 
     def close(self) -> None:
         self._limit.release(self._address, self)
+
+    def claim(self, owner: str, rank: Rank = Rank.USER) -> bool:
+        return self._limit.claim(self._address, self, owner, rank)
 
 
 def clients(limit: ConnectionLimit, addresses: str, *, idle: bool = True) -> list[Client]:
@@ -105,3 +111,101 @@ def test_a_closed_connection_is_not_kept_in_memory() -> None:
     client.close()
     del client
     assert closed() is None
+
+
+def test_an_owner_at_its_limit_loses_its_own_oldest_idle_connection() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    first, second, third, other = clients(limit, "aabc")
+    assert all(client.claim("ann") for client in (first, second))
+    assert other.claim("bob")
+    assert third.claim("ann")
+    assert [client.dropped for client in (first, second, third, other)] == [True] + [False] * 3
+
+
+def test_an_owner_whose_connections_are_all_busy_gets_no_more() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    *busy, last = clients(limit, "abc", idle=False)
+    assert all(client.claim("ann") for client in busy)
+    assert not last.claim("ann")
+    assert last.claim("bob")
+    assert last.claim("bob")
+    busy[0].close()
+    assert last.claim("ann")
+
+
+def test_the_privileged_have_as_many_as_they_open() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    opened = clients(limit, "a" * 16)
+    assert all(client.claim("root", Rank.PRIVILEGED) for client in opened)
+    assert not any(client.dropped for client in opened)
+
+
+def test_a_connection_has_one_owner_at_a_time() -> None:
+    limit = ConnectionLimit("x", limit=8, limit_per_address=8)
+    client, other = clients(limit, "aa", idle=False)
+    assert client.claim("ann")
+    assert client.claim("bob")
+    assert other.claim("ann"), "the first is no longer hers"
+
+
+def test_strangers_are_cut_before_users_and_these_before_those_that_are_kept() -> None:
+    limit = ConnectionLimit("x", limit=32, limit_per_address=4)
+    kept, user, busy, stranger = clients(limit, "aaaa")
+    assert kept.claim("node", Rank.KEPT)
+    assert user.claim("ann")
+    busy.is_idle = False
+    cut = []
+    for _ in range(3):
+        assert Client(limit, "a", idle=False).admitted
+        cut.append([client.dropped for client in (kept, user, busy, stranger)])
+    assert cut == [
+        [False, False, False, True], [False, True, False, True], [True, True, False, True],
+    ]  # fmt: skip
+
+
+def test_at_the_limit_for_all_the_address_with_most_strangers_loses_one() -> None:
+    limit = ConnectionLimit("x", limit=16, limit_per_address=16)
+    users = clients(limit, "a" * 13)
+    assert all(client.claim(f"user-{number}") for number, client in enumerate(users))
+    strangers = clients(limit, "bbc")
+    assert Client(limit, "d").admitted
+    assert [client.dropped for client in strangers] == [True, False, False]
+
+
+def test_an_owner_has_few_that_are_kept() -> None:
+    limit = ConnectionLimit("x", limit=1000, limit_per_address=KEPT_PER_OWNER + 1)
+    opened = clients(limit, "a" * (KEPT_PER_OWNER + 1))
+    assert all(client.claim("node", Rank.KEPT) for client in opened)
+    assert Client(limit, "a").admitted
+    assert [client.dropped for client in opened] == [False] * KEPT_PER_OWNER + [True]
+
+
+def test_idle_connections_are_found_behind_any_number_of_busy_ones() -> None:
+    limit = ConnectionLimit("x", limit=1000, limit_per_address=300)
+    clients(limit, "a" * 200, idle=False)
+    idle = clients(limit, "a" * 100)
+    tried = [Client(limit, "a") for _ in range(8)]
+    assert [client.admitted for client in tried][4:] == [True] * 4
+    assert sum(client.dropped for client in idle) >= 4
+
+
+def test_a_closed_connection_cannot_be_claimed_for_ever() -> None:
+    limit = ConnectionLimit("x", limit=8, limit_per_address=8)
+    client = Client(limit, "a")
+    client.close()
+    assert client.claim("ann")
+    assert client.owner is None
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("::1", "::"),
+    ],
+)
+def test_a_host_does_not_choose_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network

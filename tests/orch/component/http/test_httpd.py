@@ -1,5 +1,6 @@
 import asyncio
 import asyncio.sslproto
+import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -356,6 +357,39 @@ async def test_a_body_above_the_limit_is_refused() -> None:
     status, body = await post(b"x" * 101)
     assert status == 413
     assert b"Request entity too large: limit is 100" in body
+
+
+async def test_a_body_that_says_it_is_above_the_limit_is_not_waited_for() -> None:
+    async with serving(read) as (_, port), connected(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\nhalf")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_of_a_refused_body_little_is_read_and_its_sender_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(httpd, "LINGER_S", 0.3)
+    length, piece, sent = 200_000_000, bytes(1_000_000), 0
+    async with serving(read) as (_, port), connected(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        with contextlib.suppress(ConnectionError):
+            while sent < length:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+    assert sent < length // 2, "what the kernel holds, and little more"
+
+
+async def test_a_short_body_that_is_refused_keeps_its_connection() -> None:
+    async with serving(read) as (_, port), connected(port) as (reader, writer):
+        for _ in range(2):
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+            writer.write(bytes(101))
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            await reader.readexactly(length)
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

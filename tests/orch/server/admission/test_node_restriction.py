@@ -220,7 +220,7 @@ async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api
 
     deletion = asyncio.create_task(delete())
     async with asyncio.timeout(30):
-        while not api.server.inflight.in_flight("mutating"):  # counted, then decided at once
+        while not api.server.flows.levels.nodes.level.body_bytes:  # decided, its body awaited
             await asyncio.sleep(0.01)
     assert (await api.call("POST", PODS, bound_pod("late", node="n2"))).status == 201
     rest.set()

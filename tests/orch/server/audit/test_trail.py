@@ -165,6 +165,26 @@ async def test_each_level_has_the_objects_it_says(audited) -> None:
     assert "responseObject" not in requested | patched
 
 
+async def test_a_client_whose_name_is_no_text_is_written_down(audited) -> None:
+    api, _ = audited
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=api.context("admin"))
+    writer.write(b"GET /api HTTP/1.1\r\nHost: x\r\nUser-Agent: a\xff\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    for event in await events(audited, 2):
+        assert event["userAgent"] == r"'a\udcff'"
+
+
+@pytest.mark.parametrize(
+    "credential", ["Bearer \u00fc", "Bearer a.b.\u00fc", "Basic \u00fc", "\u00fc"]
+)
+async def test_a_credential_that_is_no_text_is_written_down(audited, credential: str) -> None:
+    headers = {"Authorization": credential}
+    assert (await audited[0].call("GET", "/api", user=None, headers=headers)).status == 401
+    event = (await events(audited, 2))[-1]
+    assert (event["responseStatus"]["code"], event["user"]) == (401, {})
+
+
 async def test_who_is_refused_is_written_down_too(audited) -> None:
     api, _ = audited
     assert (await api.call("GET", NODES, user=None)).status == 401

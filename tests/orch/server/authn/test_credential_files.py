@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,85 @@ def test_an_entry_that_is_no_hash_ends_the_start(tmp_path: Path, entry: str) -> 
     with pytest.raises(SetupError, match="line 1") as caught:
         Passwords(path)
     assert entry not in str(caught.value)
+
+
+class Slow:
+    """Checks of passwords that end when they are told to; `asked` are the passwords, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.at_once = 0
+        self._most = 0
+        self.go_on = threading.Semaphore(0)
+        monkeypatch.setattr(Hashed, "fits", lambda _one, password: self._fits(password))
+
+    def _fits(self, password: str) -> bool:
+        self._most += 1
+        self.at_once = max(self.at_once, self._most)
+        self.asked.append(password)
+        assert self.go_on.acquire(timeout=30)
+        self._most -= 1
+        return password == "right"
+
+    def let_all(self) -> None:
+        self.go_on.release(1000)
+
+
+@pytest.fixture
+def slow(entries: Passwords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    checks = Slow(monkeypatch)
+    yield checks
+    checks.let_all()
+
+
+def signing_in(entries: Passwords, user: str, password: str) -> asyncio.Task[int]:
+    """Its result is the code."""
+
+    async def sign_in() -> int:
+        try:
+            await entries.authenticate(request(basic(user, password)))
+        except ApiError as error:
+            return error.code
+        return 200
+
+    return asyncio.ensure_future(sign_in())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_users_take_turns_and_made_up_names_share_one(entries: Passwords, slow: Slow) -> None:
+    guesses = [signing_in(entries, f"made-up-{n}", f"guess-{n}") for n in range(6)]
+    guesses += [signing_in(entries, "ann", f"ann-{n}") for n in range(6)]
+    await until(lambda: len(slow.asked) == 1)
+    right = signing_in(entries, "empty", "right")
+    await asyncio.sleep(0)
+    slow.let_all()
+    assert await right == 200
+    assert set(await asyncio.gather(*guesses)) == {401}
+    assert slow.asked.index("right") <= 3, slow.asked
+    assert slow.at_once == 1
+
+
+async def test_few_checks_of_one_user_wait(entries: Passwords, slow: Slow) -> None:
+    guesses = [signing_in(entries, "ann", f"guess-{number}") for number in range(20)]
+    await until(lambda: sum(task.done() for task in guesses) == 11)
+    assert [await task for task in guesses if task.done()] == [429] * 11
+    slow.let_all()
+    assert sorted([await task for task in guesses]) == [401] * 9 + [429] * 11
+
+
+async def test_who_leaves_does_not_make_another_check_begin(entries: Passwords, slow: Slow) -> None:
+    """A thread cannot be cancelled: else a guesser could have any number of them."""
+    first = signing_in(entries, "ann", "guess-1")
+    await until(lambda: len(slow.asked) == 1)
+    first.cancel()
+    second = signing_in(entries, "ann", "guess-2")
+    await asyncio.sleep(0.05)
+    assert slow.asked == ["guess-1"]
+    slow.let_all()
+    assert await second == 401
+    assert slow.at_once == 1

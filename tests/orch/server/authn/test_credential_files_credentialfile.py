@@ -40,6 +40,7 @@ def test_each_line_is_a_token_and_the_last_of_two_counts(
     [
         ("secret-token,ann\n", "line 1: at least three columns"),
         ("t,ann,1\nsecret-token,,2\n", "line 2: the user is empty"),
+        ("secret-token\u00fc,ann,1\n", "line 1: the token has characters outside ASCII"),
     ],
 )
 def test_a_line_that_cannot_be_understood_ends_the_start(

@@ -58,6 +58,8 @@ REFUSED = [
     (NODE, {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}, 403),
     (ADMIN, {"Impersonate-Group": "dev"}, 400),
     (ADMIN, {"impersonate-extra-x": "y"}, 400),
+    (ADMIN, {"impersonate-user": "\udcff"}, 400),
+    (ADMIN, {"impersonate-user": "jane", "impersonate-extra-x": "\udcff"}, 400),
 ]
 
 

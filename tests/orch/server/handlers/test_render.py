@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from orch.component.http.sliced_response import SLICE_BYTES
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects.document import encode
@@ -141,3 +142,38 @@ def test_a_line_of_a_watch_is_that_of_its_event() -> None:
             assert shown["object"] == orjson.loads(each.data) | {
                 "metadata": orjson.loads(each.data)["metadata"] | {"resourceVersion": str(revision)}
             }
+
+
+def large(name: str, size: int) -> Stored:
+    metadata = {"name": name, "annotations": {"x": "y" * size}}
+    return Stored(
+        f"/nodes/{name}", 7, encode({"kind": "Node", "apiVersion": "v1", "metadata": metadata})
+    )
+
+
+SIZES = (10, 300_000, 10, 60_000, 60_000, 10, 300_000, 300_000, 5, 5)
+LARGE = Page([large(f"n{n}", size) for n, size in enumerate(SIZES)], 9)
+
+
+@pytest.mark.parametrize("form", [Form.OBJECT, Form.TABLE, Form.PARTIAL_LIST])
+@pytest.mark.parametrize("page", [Page([], 9), PAGE, LARGE])
+def test_a_list_in_pieces_is_one_document_with_every_item(form: Form, page: Page) -> None:
+    shown = rendering(form, include_object="Object")
+    pieces = list(render.list_pieces(shown, page))
+    listed = orjson.loads(b"".join(pieces))
+    items = listed["rows"] if form is Form.TABLE else listed["items"]
+    names = [(item["object"] if form is Form.TABLE else item)["metadata"]["name"] for item in items]
+    assert names == [stored.key.removeprefix("/nodes/") for stored in page.items]
+    size = render.list_size(shown, page)
+    assert size == (sum(map(len, pieces)) if form is Form.OBJECT else None)
+    for piece in pieces:
+        assert len(piece) <= SLICE_BYTES or len(piece) > 300_000
+
+
+def test_a_large_object_is_not_copied_into_its_list_or_event() -> None:
+    event = render.event_parts(rendering(), Event("MODIFIED", LARGE.items[1], 8))
+    line = render.render_event(rendering(), Event("MODIFIED", LARGE.items[1], 8), first=True)
+    assert b"".join(event) == line
+    for pieces in (render.list_pieces(rendering(), LARGE), event):
+        views = [piece.obj for piece in pieces if isinstance(piece, memoryview)]
+        assert views and all(any(view is s.data for s in LARGE.items) for view in views)

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from orch.server.storage import base
+from orch.server.storage import base, mirror, watches
 
 Make = Callable[[], base.Storage]
 MINE = base.Concern("owner", "mine", lambda stored: stored.data.decode())
+BIG = base.Concern("first", "B", lambda stored: stored.data[:1].decode())
+SIZES = (10, 200_000, 10, 50_000, 40_000, 30_000, 200_000, 200_000, 1)
 
 
 class StorageContract:
@@ -335,3 +337,55 @@ class StorageContract:
             again.watch("/pods/", kept.revision)
         again.watch("/pods/", gone.revision)
         await again.close()
+
+    @pytest.mark.parametrize("concern", [None, BIG])
+    async def test_history_is_bounded_in_bytes_and_who_is_behind_it_is_told(
+        self, storage, concern
+    ) -> None:
+        small = await storage.create("/nodes/n", b"1")
+        first = await storage.create("/pods/a/x", b"B" * 100_000)
+        behind = storage.watch("/pods/", storage.revision, concern)
+        for _ in range(5):
+            first = await storage.update("/pods/a/x", b"B" * 100_000, first.revision)
+        assert len(storage.list("/pods/", first.revision - 4).items) == 1
+        while storage.revision < first.revision:
+            await asyncio.sleep(0)
+        storage.shrink_history(300_000)
+        with pytest.raises(base.Compacted):
+            storage.list("/pods/", first.revision - 4)
+        with pytest.raises(base.Compacted):
+            behind.take()
+        storage.watch("/pods/", first.revision - 1)
+        storage.watch("/nodes/", small.revision)  # a kind with little keeps what it has
+
+    async def test_a_reader_of_old_states_is_told_when_too_much_was_replaced(
+        self, storage, monkeypatch
+    ) -> None:
+        monkeypatch.setattr(mirror, "MAX_BEHIND_BYTES", 250_000)
+        told: list[str] = []
+        storage.hold(lambda: told.append("slow"))
+        storage.hold(lambda: told.append("done"))()
+        stored = await storage.create("/pods/a/x", b"1" * 100_000)
+        for count in range(3):
+            assert told == []
+            if count == 1:
+                storage.hold(lambda: told.append("later"))
+            stored = await storage.update("/pods/a/x", b"1" * 100_000, stored.revision)
+        while storage.revision < stored.revision:
+            await asyncio.sleep(0)
+        assert told == ["slow"]
+
+    @pytest.mark.parametrize("concern", [None, BIG])
+    async def test_a_reader_gets_so_many_bytes_at_once_and_in_the_end_all(
+        self, storage, concern
+    ) -> None:
+        watch = storage.watch("/pods/", storage.revision, concern)
+        stored = [await storage.create(f"/pods/a/{n}", b"B" * size) for n, size in enumerate(SIZES)]
+        pieces = []
+        while sum(map(len, pieces)) < len(SIZES):
+            pieces.append([change.current for change in watch.take()])
+            await asyncio.sleep(0)
+        assert [one for piece in pieces for one in piece] == stored
+        for piece in pieces:
+            assert len(piece) <= 1 or sum(len(one.data) for one in piece) <= watches.TAKEN_BYTES
+        assert watch.take() == []

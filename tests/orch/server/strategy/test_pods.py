@@ -189,3 +189,14 @@ def test_elsewhere_they_do_not_change() -> None:
     new = copy.deepcopy(old)
     new["spec"]["ephemeralContainers"] = [dict(DEBUG)]
     assert [cause.field for cause in STRATEGY.validate(new, old)] == ["spec"]
+
+
+def test_the_apparmor_profile_in_an_annotation_cannot_be_loosened() -> None:
+    key = "container.apparmor.security.beta.kubernetes.io/c"
+    old = created()
+    old["metadata"]["annotations"] = {key: "runtime/default"}
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"][key] = "unconfined"
+    [cause] = STRATEGY.validate(new, old)
+    assert cause.field == f"metadata.annotations[{key}]"
+    assert list(STRATEGY.validate(copy.deepcopy(old), old)) == []

@@ -1,0 +1,165 @@
+"""What the agent itself checks of the isolation that a pod asks for, before anything is made; pure.
+
+The API server's rules again (`podrules.isolation`), because pods also come from elsewhere, and what
+only this node can tell: AppArmor, the runtime's handlers, and the user that an image names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.runtime.base import Image, RuntimeFeatures, SeccompKind, SeccompSetting
+from orch.wire import names
+from orch.wire.errors import Cause
+from orch.wire.podrules import isolation
+from orch.wire.podrules.podspec import place_of
+from orch.wire.records.pods import (
+    AppArmorProfile,
+    Container,
+    Pod,
+    PodSecurityContext,
+    SecurityContext,
+)
+
+MAX_RUNTIME_METADATA_BYTES = 8 * 1024  # of a pod's labels, and of its annotations
+_MAX_ENTRY_BYTES = 1024
+_MAX_ID = 2**31 - 1
+
+_ANNOTATED = {
+    "runtime/default": AppArmorProfile(type="RuntimeDefault"),
+    "unconfined": AppArmorProfile(type="Unconfined"),
+}
+
+
+def require_supported(pod: Pod) -> None:
+    """SpecError for a pod whose sandbox would have less isolation than the pod asks for."""
+    _require(isolation.pod_causes(pod.to_wire()["spec"]))
+    if _size(_short(pod.metadata.annotations)) > MAX_RUNTIME_METADATA_BYTES:
+        raise SpecError(
+            f"metadata.annotations: those of up to {_MAX_ENTRY_BYTES} bytes are passed to the "
+            f"runtime, and take more than {MAX_RUNTIME_METADATA_BYTES} bytes together; remove some"
+        )
+
+
+def require_features(pod: Pod, features: RuntimeFeatures) -> None:
+    """SpecError for a pod that needs what the runtime does not have."""
+    handler = pod.spec.runtimeClassName
+    if handler and handler not in features.handlers:
+        known = ", ".join(filter(None, features.handlers)) or "none"
+        raise SpecError(
+            f"spec.runtimeClassName: the runtime has no handler {handler!r}; it has {known}"
+        )
+    if _needs_strict_groups(pod) and not features.strict_groups:
+        raise SpecError(
+            "spec.securityContext.supplementalGroupsPolicy: the runtime of this node does not "
+            "support Strict; use Merge"
+        )
+
+
+def needs_features(pod: Pod) -> bool:
+    """Whether the pod asks for what only some runtimes have."""
+    return bool(pod.spec.runtimeClassName) or _needs_strict_groups(pod)
+
+
+def _needs_strict_groups(pod: Pod) -> bool:
+    context = pod.spec.securityContext
+    return context is not None and context.supplementalGroupsPolicy == "Strict"
+
+
+def require_supported_container(pod: Pod, container: Container) -> None:
+    """SpecError for a container that would run with less isolation than it asks for."""
+    _require(isolation.container_causes(container.to_wire(), place_of(pod, container)))
+
+
+def apparmor(pod: Pod, container: Container, *, enabled: bool) -> SeccompSetting | None:
+    """The AppArmor profile of a container, None for the runtime's default where there is one.
+
+    SpecError where it cannot be enforced; `enabled`: whether this host has AppArmor.
+    """
+    own, whole = container.securityContext, pod.spec.securityContext
+    annotated = _annotated(pod.metadata.annotations or {}, container.name)
+    profile = (own and own.appArmorProfile) or annotated or (whole and whole.appArmorProfile)
+    if not profile:
+        return None
+    setting = SeccompSetting(SeccompKind(profile.type), profile.localhostProfile or "")
+    if not enabled and setting.kind is not SeccompKind.UNCONFINED:
+        raise SpecError(
+            f"{place_of(pod, container)}: Cannot enforce AppArmor: AppArmor is not enabled on the "
+            "host (appArmorProfile)"
+        )
+    return setting
+
+
+def _annotated(annotations: Mapping[str, str], container: str) -> AppArmorProfile | None:
+    """The profile in the annotation that came before the field."""
+    value = annotations.get(names.ANNOTATION_APPARMOR_PREFIX + container)
+    if value is None:
+        return None
+    if value.startswith("localhost/"):
+        return AppArmorProfile(type="Localhost", localhostProfile=value.removeprefix("localhost/"))
+    if value not in _ANNOTATED:
+        raise SpecError(
+            f"metadata.annotations[{names.ANNOTATION_APPARMOR_PREFIX}{container}]: {value!r} is "
+            "not one of runtime/default, unconfined, localhost/<profile>"
+        )
+    return _ANNOTATED[value]
+
+
+def require_user(pod: Pod, container: Container) -> bool:
+    """Whether the image's user must be checked; SpecError where the pod contradicts itself."""
+    own = container.securityContext or SecurityContext()
+    whole = pod.spec.securityContext or PodSecurityContext()
+    nonroot = whole.runAsNonRoot if own.runAsNonRoot is None else own.runAsNonRoot
+    user = whole.runAsUser if own.runAsUser is None else own.runAsUser
+    if nonroot and user == 0:
+        text = "container's runAsUser breaks non-root policy"
+        raise SpecError(f"{text} {_shown(pod, container)}")
+    return bool(nonroot) and user is None
+
+
+def require_image_user(pod: Pod, container: Container, image: Image | None) -> None:
+    """SpecError when the image runs as root, or may; without an image or a user it does."""
+    uid, user = (image.uid, image.username) if image else (None, "")
+    if uid is None and user:
+        raise SpecError(
+            f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify "
+            f"user is non-root {_shown(pod, container)}"
+        )
+    if not uid:
+        text = "container has runAsNonRoot and image will run as root"
+        raise SpecError(f"{text} {_shown(pod, container)}")
+    if not 0 < uid <= _MAX_ID:  # cut to 32 bits, or looked up as a name, it may be root's
+        raise SpecError(
+            f"container has runAsNonRoot and image has user {uid}, which is not between 1 and "
+            f"{_MAX_ID} {_shown(pod, container)}"
+        )
+
+
+def for_runtime(entries: Mapping[str, str] | None) -> dict[str, str]:
+    """The labels or annotations of a pod that its runtime and plugins may read.
+
+    Longer values are left out, and all of them where they take more than
+    MAX_RUNTIME_METADATA_BYTES: the runtime lists all its pods in one message of bounded size.
+    """
+    short = _short(entries)
+    return short if _size(short) <= MAX_RUNTIME_METADATA_BYTES else {}
+
+
+def _short(entries: Mapping[str, str] | None) -> dict[str, str]:
+    return {k: v for k, v in (entries or {}).items() if _size({k: v}) <= _MAX_ENTRY_BYTES}
+
+
+def _size(entries: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in entries.items())
+
+
+def _require(found: Iterable[Cause]) -> None:
+    for cause in found:
+        raise SpecError(f"{cause.field}: {cause.message}")
+
+
+def _shown(pod: Pod, container: Container) -> str:
+    meta = pod.metadata
+    shown = f"{meta.name}_{meta.namespace or ''}({meta.uid or ''})"
+    return f'(pod: "{shown}", container: {container.name})'

@@ -1,0 +1,138 @@
+"""Fair queues: seats that flows share, each of which waits in a queue of its own.
+
+A flow is whoever must not take what belongs to others: a user, an address. Flows that wait are
+served in turn, and only so many starts fall into one turn of the event loop, so that a burst of one
+delays the others by little. Taking a free seat costs a few counters. Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from dataclasses import dataclass
+
+from orch.component.http.fast_path import Deadlines
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seats are held from `enter` to `leave`; starts are counted by turn of the event loop."""
+
+    seats: int = sys.maxsize
+    seats_per_flow: int = sys.maxsize
+    starts_per_turn: int = sys.maxsize
+    starts_per_flow: int = sys.maxsize
+    waiting_per_flow: int = sys.maxsize
+    wait_s: float = 15.0
+
+
+class QueueFull(Exception):
+    """As many of the flow wait as may."""
+
+
+class Flow:
+    """The state of one flow in one queue."""
+
+    __slots__ = ("__weakref__", "executing", "started", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.executing = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.turn = 0  # in which the last one started
+        self.started = 0  # in that turn
+
+
+class FairQueue:
+    """`executing` seats are taken, `waiting` wait for one."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.executing = 0
+        self.waiting = 0
+        self._waits: deque[Flow] = deque()  # the flows of which some wait; the next one first
+        self._deadlines = Deadlines(bounds.wait_s)
+        self._turn = 1
+        self._started = 0
+        self._turning = False  # the end of this turn will be noticed
+
+    def try_enter(self, flow: Flow) -> bool:
+        """Take a seat, if that needs no waiting."""
+        if flow.waiting or self._is_full() or not self._has_room(flow):
+            return False
+        self._start(flow)
+        return True
+
+    async def enter(self, flow: Flow) -> None:
+        """Wait for a seat; QueueFull at once, TimeoutError after `wait_s`."""
+        if self.try_enter(flow):
+            return
+        if len(flow.waiting) >= self.bounds.waiting_per_flow:
+            raise QueueFull
+        waiter = asyncio.get_running_loop().create_future()
+        if not flow.waiting:
+            self._waits.append(flow)
+        flow.waiting.append(waiter)
+        self.waiting += 1
+        try:
+            await self._deadlines.hold(waiter)
+        except BaseException:
+            self._give_up(flow, waiter)
+            raise
+
+    def leave(self, flow: Flow) -> None:
+        """Give the seat to whoever is next."""
+        self.executing -= 1
+        flow.executing -= 1
+        if self._waits:
+            self._let_in()
+
+    def _give_up(self, flow: Flow, waiter: asyncio.Future[None]) -> None:
+        if waiter.done() and not waiter.cancelled():  # let in at the same moment
+            self.leave(flow)
+        elif waiter in flow.waiting:
+            flow.waiting.remove(waiter)
+            self.waiting -= 1
+            if not flow.waiting:
+                self._waits.remove(flow)
+
+    def _is_full(self) -> bool:
+        return self.executing >= self.bounds.seats or self._started >= self.bounds.starts_per_turn
+
+    def _has_room(self, flow: Flow) -> bool:
+        paced = flow.turn == self._turn and flow.started >= self.bounds.starts_per_flow
+        return not paced and flow.executing < self.bounds.seats_per_flow
+
+    def _start(self, flow: Flow) -> None:
+        self.executing += 1
+        flow.executing += 1
+        self._started += 1
+        flow.started = flow.started + 1 if flow.turn == self._turn else 1
+        flow.turn = self._turn
+        if not self._turning:
+            self._turning = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turning = False
+        self._turn += 1
+        self._started = 0
+        if self._waits:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Start what may start now, one of each flow after the other."""
+        passed_over = 0
+        while passed_over < len(self._waits) and not self._is_full():
+            flow = self._waits.popleft()
+            if self._has_room(flow):
+                passed_over = 0
+                self.waiting -= 1
+                waiter = flow.waiting.popleft()
+                if not waiter.done():  # cancelled, and not yet noticed by its task
+                    self._start(flow)
+                    waiter.set_result(None)
+            else:
+                passed_over += 1
+            if flow.waiting:
+                self._waits.append(flow)

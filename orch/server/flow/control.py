@@ -1,0 +1,182 @@
+"""Flow control: every request has a seat of its caller's level while it is worked on.
+
+A request takes its seat once the caller is known and is authorized with it, so that refusals are
+paced as well. It has none while its body arrives, and a watch or a proxied request gives it back as
+soon as it is allowed. A caller's seats, waiting requests, bodies and connections are bounded;
+beyond a bound is 429, which names the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Self
+
+from aiohttp import web
+from prometheus_client import Gauge
+
+from orch.component.http import httpd
+from orch.component.http.connection import Connection
+from orch.component.http.fair_queue import FairQueue, QueueFull
+from orch.server.flow.levels import WORKLOAD, Caller, Levels, Limits
+from orch.server.request.attributes import RequestInfo
+from orch.wire.errors import ApiError
+from orch.wire.records.authentication import Identity
+
+BODIES = 100  # of one caller, being received or worked on
+BODY_BYTES = 24 * 1024 * 1024
+LEVEL_BODY_BYTES = 128 * 1024 * 1024
+_LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
+_READS = ("get", "list", "watch", "head", "options")
+_KINDS = ("readOnly", "mutating")
+
+
+class FlowControl:
+    """`in_flight` are the requests with a seat; `gauge` shows them by its label `request_kind`."""
+
+    def __init__(self, limits: Limits, gauge: Gauge) -> None:
+        self.levels = Levels(limits)
+        self.long_running_max = max(int(limits.max_connections * _LONG_RUNNING_SHARE), 1)
+        self.in_flight = dict.fromkeys(_KINDS, 0)
+        for kind in _KINDS:  # read when the page is rendered, not set at every request
+            gauge.labels(kind).set_function(partial(self.in_flight.__getitem__, kind))
+
+    def admission(
+        self, connection: Connection, identity: Identity | None, info: RequestInfo
+    ) -> Admission:
+        """The context in which a request is worked on; `identity` None: not authenticated."""
+        caller = connection.owner
+        if (
+            identity is None
+            or not isinstance(caller, Caller)
+            or caller.identity is not identity  # mostly it is: one certificate, one caller
+        ):
+            caller = self.levels.caller(identity, connection.network, info.path)
+        return Admission(self, connection, caller, info)
+
+
+class Admission:
+    """Entering it takes a seat; ApiError 429."""
+
+    __slots__ = ("_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated")
+
+    def __init__(
+        self, control: FlowControl, connection: Connection, caller: Caller, info: RequestInfo
+    ) -> None:
+        self._control = control
+        self._connection = connection
+        self._caller = caller
+        self._info = info
+        self._kind = _KINDS[info.verb not in _READS]
+        self._seated = False
+        self._held = 0  # bytes reserved for the body
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether it is no tenant's."""
+        return self._caller.schema.level.name != WORKLOAD
+
+    async def __aenter__(self) -> Self:
+        connection, caller, schema = self._connection, self._caller, self._caller.schema
+        level = schema.level
+        if connection.owner is not caller and not connection.claim(caller, schema.rank):
+            raise self._refusal("concurrency-limit", "all connections they may have are busy")
+        if not level.begin(connection.network):
+            raise self._refusal("concurrency-limit", "all connections of the level are busy")
+        try:
+            await self._take_seat()
+        except BaseException:
+            level.end(connection.network)
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        caller, level = self._caller, self._caller.schema.level
+        if self._seated:
+            self._leave_seat()
+        elif self._info.is_long_running:
+            caller.long_running -= 1
+        if self._held:
+            caller.bodies -= 1
+            caller.body_bytes -= self._held
+            level.body_bytes -= self._held
+        level.end(self._connection.network)
+
+    async def prepare(self, request: web.Request) -> None:
+        """To be called when the request is allowed: without the seat, receive its body or leave a
+        long-running one to itself. ApiError 408, 413, 415, 429.
+        """
+        if self._info.is_long_running:
+            self._run_long()
+        elif (
+            not request.content.is_eof()  # mostly the body has arrived with the headers
+            and self._kind == "mutating"
+            and self._caller.schema.level.queue is not None
+        ):
+            self._reserve(request)
+            self._leave_seat()
+            await httpd.read_body(request)
+            await self._take_seat()
+
+    def _run_long(self) -> None:
+        caller = self._caller
+        if caller.schema.level.queue and caller.long_running >= self._control.long_running_max:
+            raise self._refusal("concurrency-limit", "too many watches and proxied requests run")
+        self._leave_seat()
+        caller.long_running += 1
+
+    def _reserve(self, request: web.Request) -> None:
+        """For a body of unknown size the most that it may have."""
+        caller, level = self._caller, self._caller.schema.level
+        size = min(request.content_length or request.client_max_size, request.client_max_size)
+        if caller.bodies >= BODIES or caller.body_bytes + size > BODY_BYTES:
+            raise self._refusal("concurrency-limit", "too many of their bodies are under way")
+        if level.body_bytes + size > LEVEL_BODY_BYTES:
+            raise self._refusal("concurrency-limit", "the bodies of the level use up its memory")
+        self._held = size
+        caller.bodies += 1
+        caller.body_bytes += size
+        level.body_bytes += size
+
+    async def _take_seat(self) -> None:
+        caller, schema = self._caller, self._caller.schema
+        queue = schema.level.queue
+        if queue is None or queue.try_enter(caller):
+            schema.at_once += 1
+        else:
+            await self._wait(queue)
+        self._seated = True
+        schema.executing += 1
+        self._control.in_flight[self._kind] += 1
+
+    def _leave_seat(self) -> None:
+        caller, schema = self._caller, self._caller.schema
+        self._seated = False
+        schema.executing -= 1
+        self._control.in_flight[self._kind] -= 1
+        if schema.level.queue is not None:
+            schema.level.queue.leave(caller)
+
+    async def _wait(self, queue: FairQueue) -> None:
+        schema, loop = self._caller.schema, asyncio.get_running_loop()
+        began_s = loop.time()
+        schema.waiting += 1
+        try:
+            await queue.enter(self._caller)
+        except QueueFull:
+            raise self._refusal("queue-full", "as many of theirs as may are waiting") from None
+        except TimeoutError:
+            schema.waited_in_vain.observe(loop.time() - began_s)
+            raise self._refusal("time-out", "it waited too long for its turn") from None
+        finally:
+            schema.waiting -= 1
+        schema.waited.observe(loop.time() - began_s)
+
+    def _refusal(self, reason: str, why: str) -> ApiError:
+        schema = self._caller.schema
+        schema.rejected[reason] = schema.rejected.get(reason, 0) + 1
+        text = (
+            f'too many requests from "{self._caller.name}" (flow schema {schema.name}, priority'
+            f" level {schema.level.name}): {why}; please try again in a second"
+        )
+        return ApiError(429, "TooManyRequests", text, retry_after_s=1)

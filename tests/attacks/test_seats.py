@@ -1,0 +1,224 @@
+"""Seats, bodies, connections and authentication: what one caller takes of them, others still have.
+
+The attackers are a user without any rights, a tenant with many service accounts, and strangers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from orch.server.authn import credential_files
+from tests.attacks import harness
+from tests.attacks.flood import flooding
+from tests.attacks.harness import MALLORY, TENANT, Attacked, head
+from tests.e2e import apiserver
+
+pytestmark = pytest.mark.seconds(40)
+
+REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
+REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
+ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range(1000))
+MIB = 1024 * 1024
+SECONDS = 2.0
+CONNECTIONS = 2000  # of the server, 1,000 of them from one address
+OWN = CONNECTIONS // 8  # of one user
+CLIENTS = 200
+BODIES = 100  # of one user
+LARGE_BODIES = 8
+POLICY = "apiVersion: audit.orch.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    directory = tmp_path_factory.mktemp("attacked")
+    (directory / "policy.yaml").write_text(POLICY)
+    hashed = credential_files.hash_password("right")
+    (directory / "basic.csv").write_text("".join(f"{hashed},{name},1\n" for name in ("ann", "bob")))
+    flags = (
+        f"--max-connections={CONNECTIONS}",
+        f"--basic-auth-file={directory / 'basic.csv'}",
+        f"--audit-policy-file={directory / 'policy.yaml'}",
+        f"--audit-log-path={directory / 'audit.log'}",
+    )
+    with harness.attacked(directory, *flags, users=ACCOUNTS) as running:
+        yield running
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.fixture(scope="module")
+def beside(target: Attacked, tmp_path_factory: pytest.TempPathFactory) -> Attacked:
+    """The target; at rest is now what it was while another server was flooded: a flood takes
+    processors from everybody, but what is told here is the server's doing.
+    """
+    directory = tmp_path_factory.mktemp("beside")
+    (directory / "tokens.csv").write_text(f"{harness.token(MALLORY)},{MALLORY},1\n")
+    tokens = f"--token-auth-file={directory / 'tokens.csv'}"
+    with apiserver.running(directory, tokens) as server:
+        other = replace(target, server=server)
+        flood = flooding(other, [ask(MALLORY, "POST", REVIEWS, REVIEW)], CLIENTS, SECONDS)
+        with target.witnessed() as seen, flood:
+            pass
+    return replace(target, rest=seen)
+
+
+@contextmanager
+def held(target: Attacked, request: bytes, count: int) -> Iterator[list[ssl.SSLSocket]]:
+    """Connections over which half a request was sent."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(target.open()) for _ in range(count)]
+        for connection in opened:
+            connection.sendall(request)
+        yield opened
+
+
+def answers(opened: list[ssl.SSLSocket]) -> list[int]:
+    """The statuses of those that were answered nevertheless."""
+    statuses = []
+    for connection in opened:
+        connection.settimeout(0.0)
+        try:
+            statuses.append(int(connection.recv(4096).split()[1]))
+        except ssl.SSLWantReadError:
+            continue
+    return statuses
+
+
+def ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
+    return head(user, method, path, len(body)) + body
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def guess(user: str, password: str) -> bytes:
+    return (
+        f"GET /api HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(user, password)}\r\n\r\n".encode()
+    )
+
+
+def test_half_sent_bodies_take_no_seat_from_anybody(target: Attacked) -> None:
+    with held(target, head(MALLORY, "POST", REVIEWS, 100), OWN - 10) as opened:
+        with target.witnessed() as seen:
+            time.sleep(SECONDS)
+        answered = answers(opened)
+    harness.others_undisturbed(target, seen)
+    harness.no_long_stall(seen)
+    assert answered == [429] * (OWN - 10 - BODIES), "of one user only so many are waited for"
+
+
+def test_half_sent_large_bodies_take_little_memory(target: Attacked) -> None:
+    request = head(MALLORY, "POST", REVIEWS, 3 * MIB) + bytes(MIB)
+    before = target.resident_bytes()
+    with held(target, request, BODIES) as opened:
+        with target.witnessed() as seen:
+            time.sleep(SECONDS)
+        grown = (target.resident_bytes() - before) / MIB
+        answered = answers(opened)
+    assert seen.lease_late_s <= 5, seen
+    assert seen.refused + seen.errors == 0, seen
+    assert answered == [429] * (BODIES - LARGE_BODIES), "24 MiB are waited for"
+    assert grown < 80, f"{grown:.0f} MiB more"
+
+
+def test_silent_connections_keep_nobody_out(beside: Attacked) -> None:
+    """Of twice as many as the server takes from one address."""
+    with beside.witnessed() as seen, ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            stack.enter_context(socket.create_connection(("127.0.0.1", beside.port)))
+        for _ in range(3):
+            with beside.open(beside.node):
+                pass
+        time.sleep(SECONDS)
+    harness.others_undisturbed(beside, seen)
+
+
+def test_a_user_with_more_than_their_connections_loses_the_oldest_of_their_own(
+    target: Attacked,
+) -> None:
+    with target.witnessed() as seen, ExitStack() as stack:
+        opened = [stack.enter_context(target.open()) for _ in range(OWN + 20)]
+        for connection in opened:
+            connection.sendall(ask(TENANT, "GET", "/api"))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        cut = [is_cut(connection) for connection in opened]
+    assert cut == [True] * 20 + [False] * OWN
+    assert not seen.errors, seen
+
+
+def is_cut(connection: ssl.SSLSocket) -> bool:
+    connection.settimeout(0.0)
+    try:
+        while connection.recv(65536):
+            pass
+    except ssl.SSLWantReadError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def test_a_flood_of_a_user_without_rights_delays_nobody_for_long(beside: Attacked) -> None:
+    """Of what everybody may do, and of what this user may not."""
+    requests = [ask(MALLORY, "POST", REVIEWS, REVIEW), ask(MALLORY, "GET", "/api/v1/pods")]
+    with beside.witnessed() as seen, flooding(beside, requests, CLIENTS, SECONDS) as answered:
+        pass
+    harness.others_undisturbed(beside, seen)
+    assert set(answered) == {201, 403}, answered
+
+
+def test_a_thousand_service_accounts_of_a_tenant_are_one_caller(beside: Attacked) -> None:
+    requests = [ask(account, "POST", REVIEWS, REVIEW) for account in ACCOUNTS]
+    with beside.witnessed() as seen, flooding(beside, requests, CLIENTS, SECONDS) as answered:
+        refused = beside.ask(ACCOUNTS[-1], "GET", "/api")
+    harness.others_undisturbed(beside, seen)
+    assert set(answered) == {201}, answered
+    assert refused.status == 200
+
+
+def test_wrong_passwords_do_not_delay_a_right_one_for_long(beside: Attacked) -> None:
+    """In multiples of what one check takes, of users whose passwords nobody tried."""
+    took_s = {"alone": sign_in(beside, "ann")}
+    tried = [f"{user}:{number}" for number in range(100) for user in ("ann", "x", f"x{number}")]
+    wrong = [guess(*text.split(":")) for text in tried]
+    with beside.witnessed() as seen, flooding(beside, wrong, CLIENTS, SECONDS) as answered:
+        time.sleep(SECONDS / 4)
+        took_s["in a flood"] = sign_in(beside, "bob")
+        sign_in(beside, "ann")  # is remembered, although others try her name
+    harness.others_undisturbed(beside, seen)
+    assert set(answered) == {401, 429}, answered
+    assert took_s["in a flood"] < 10 * took_s["alone"], took_s
+
+
+def sign_in(target: Attacked, user: str) -> float:
+    """How long it took, in seconds."""
+    began_s = time.perf_counter()
+    answer = target.ask("", "GET", "/api", Authorization=basic(user, "right"))
+    assert answer.status == 200, answer
+    return time.perf_counter() - began_s
+
+
+@pytest.mark.parametrize("sent", [b"Bearer t\xff\xfe", b"Bearer \xc3\xbc", b"Basic \xff", b"\xff"])
+def test_a_credential_that_is_no_text_is_refused_and_audited(target: Attacked, sent: bytes) -> None:
+    log = target.server.directory / "audit.log"
+    before = log.read_text().count("\n")
+    with target.open() as connection:
+        lines = b"Host: x\r\nUser-Agent: \xff\r\nConnection: close\r\nAuthorization: "
+        connection.sendall(b"GET /api HTTP/1.1\r\n" + lines + sent + b"\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
+    events = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+    codes = [one["responseStatus"]["code"] for one in events if one["stage"] == "ResponseComplete"]
+    assert 401 in codes
+    assert "Traceback" not in target.server.log()

@@ -1,0 +1,308 @@
+"""Seats, bodies and connections of callers, each bounded for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.streams import StreamReader
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry, Gauge
+
+from orch.component.http.connection import Rank
+from orch.server.flow import control
+from orch.server.flow.control import Admission, FlowControl
+from orch.server.flow.levels import Limits
+from orch.server.request.attributes import RequestInfo, parse_request
+from orch.wire.errors import ApiError
+from orch.wire.records.authentication import Identity
+
+ANN, BOB = Identity("ann"), Identity("bob")
+NODE = Identity("system:node:n1", ("system:nodes",))
+MASTER = Identity("root", ("system:masters",))
+PATH = "/api/v1/namespaces/default/pods"
+READ = parse_request("GET", PATH, {})
+WRITE = parse_request("POST", PATH, {})
+WATCH = parse_request("GET", PATH, {"watch": "1"})
+LIMIT = 3 * 1024 * 1024
+
+
+class Connection:
+    """Claimed by anybody, unless it is said to be refused."""
+
+    def __init__(self, *, refused: bool = False, network: str = "192.0.2.1") -> None:
+        self.owner: object = None
+        self.network = network
+        self.refused = refused
+        self.rank = Rank.STRANGER
+
+    def claim(self, owner: object, rank: Rank) -> bool:
+        self.owner, self.rank = owner, rank
+        return not self.refused
+
+
+class Fixture:
+    def __init__(self, seats: int = 10, connections: int = 8192) -> None:
+        self.registry = CollectorRegistry()
+        gauge = Gauge("inflight", "text", ("request_kind",), registry=self.registry)
+        self.flows = FlowControl(Limits(seats, 60.0, connections), gauge)
+
+    def admission(
+        self,
+        identity: Identity | None = ANN,
+        info: RequestInfo = READ,
+        connection: Connection | None = None,
+    ) -> Admission:
+        reached: Any = connection or Connection()
+        return self.flows.admission(reached, identity, info)
+
+    def in_flight(self, kind: str) -> float | None:
+        return self.registry.get_sample_value("inflight", {"request_kind": kind})
+
+
+def sending(payload: StreamReader, **headers: str) -> web.Request:
+    return make_mocked_request(
+        "POST", PATH, headers=headers, payload=payload, client_max_size=LIMIT
+    )
+
+
+def half_sent() -> StreamReader:
+    loop = asyncio.get_running_loop()
+    protocol: Any = BaseProtocol(loop)
+    protocol.transport = object()  # connected
+    payload = StreamReader(protocol, 2**16, loop=loop)
+    payload.feed_data(b"{")
+    return payload
+
+
+async def refusal(admission: Admission) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        async with admission:
+            pass
+    return caught.value
+
+
+async def test_requests_with_a_seat_are_counted_by_kind_until_they_end() -> None:
+    fixture = Fixture()
+    async with fixture.admission(ANN, READ), fixture.admission(MASTER, WRITE):
+        assert (fixture.in_flight("readOnly"), fixture.in_flight("mutating")) == (1, 1)
+    with pytest.raises(ZeroDivisionError):
+        async with fixture.admission():
+            raise ZeroDivisionError
+    assert (fixture.in_flight("readOnly"), fixture.in_flight("mutating")) == (0, 0)
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_tenants_fill_their_own_seats_and_no_others() -> None:
+    fixture = Fixture(seats=10)
+    users = fixture.flows.levels.users
+    async with contextlib.AsyncExitStack() as seats:
+        for number in range(4):
+            await seats.enter_async_context(fixture.admission(Identity(f"user-{number}")))
+        waiting = asyncio.ensure_future(refusal(fixture.admission(BOB)))
+        await turns()
+        assert (users.executing, users.waiting) == (4, 1)
+        health = parse_request("GET", "/readyz", {})
+        probe = fixture.admission(None, health)
+        async with fixture.admission(NODE), fixture.admission(MASTER), probe:
+            assert (users.executing, users.waiting) == (4, 1)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert (users.executing, users.waiting) == (0, 0)
+
+
+async def test_one_tenant_leaves_seats_to_the_others() -> None:
+    fixture = Fixture(seats=10)
+    async with fixture.admission(ANN):
+        second = asyncio.ensure_future(fixture.admission(ANN).__aenter__())
+        await turns()
+        assert not second.done()
+        async with fixture.admission(BOB):
+            pass
+    await (await second).__aexit__()
+
+
+async def test_beyond_its_queue_a_caller_is_told_who_it_is_and_when_to_come_back() -> None:
+    fixture = Fixture(seats=10)
+    async with fixture.admission(ANN):
+        queued = [asyncio.ensure_future(refusal(fixture.admission(ANN))) for _ in range(200)]
+        await turns()
+        error = await refusal(fixture.admission(ANN))
+        assert (error.code, error.reason, error.retry_after_s) == (429, "TooManyRequests", 1)
+        assert '"ann" (flow schema global-default, priority level workload)' in error.message
+        async with fixture.admission(BOB):
+            pass
+        for task in queued:
+            task.cancel()
+        await asyncio.gather(*queued, return_exceptions=True)
+    assert fixture.flows.levels.users.rejected == {"queue-full": 1}
+
+
+async def test_who_waits_too_long_is_asked_to_come_back() -> None:
+    registry = CollectorRegistry()
+    gauge = Gauge("inflight", "text", ("request_kind",), registry=registry)
+    flows = FlowControl(Limits(1, 0.004, 100), gauge)
+    connection: Any = Connection()
+    async with flows.admission(connection, ANN, READ):
+        error = await refusal(flows.admission(connection, ANN, READ))
+    assert (error.code, error.retry_after_s) == (429, 1)
+    assert flows.levels.users.rejected == {"time-out": 1}
+    assert flows.levels.users.waited_in_vain.count == 1
+
+
+async def test_without_a_limit_nobody_waits_longer_than_for_a_turn() -> None:
+    fixture = Fixture(seats=0)
+    async with contextlib.AsyncExitStack() as seats:
+        for _ in range(1000):
+            await seats.enter_async_context(fixture.admission(ANN, WRITE))
+        assert fixture.in_flight("mutating") == 1000
+
+
+async def test_a_body_that_has_arrived_costs_nothing_more() -> None:
+    fixture, payload = Fixture(), half_sent()
+    payload.feed_eof()
+    async with fixture.admission(ANN, WRITE) as admission:
+        await admission.prepare(sending(payload))
+        assert fixture.flows.levels.users.level.body_bytes == 0
+        assert fixture.in_flight("mutating") == 1
+
+
+async def test_while_its_body_arrives_a_request_has_no_seat() -> None:
+    fixture, payload = Fixture(), half_sent()
+    level = fixture.flows.levels.users.level
+    async with fixture.admission(ANN, WRITE) as admission:
+        request = sending(payload, **{"Content-Length": "2"})
+        task = asyncio.ensure_future(admission.prepare(request))
+        await turns()
+        assert (fixture.in_flight("mutating"), level.body_bytes) == (0, 2)
+        payload.feed_data(b"}")
+        payload.feed_eof()
+        await task
+        assert (fixture.in_flight("mutating"), level.body_bytes) == (1, 2)
+    assert (fixture.in_flight("mutating"), level.body_bytes) == (0, 0)
+
+
+async def fill(fixture: Fixture, identity: Identity, count: int, **headers: str) -> list[Any]:
+    """Requests of a caller whose bodies do not arrive."""
+
+    async def post() -> None:
+        async with fixture.admission(identity, WRITE) as admission:
+            await admission.prepare(sending(half_sent(), **headers))
+
+    tasks = [asyncio.ensure_future(post()) for _ in range(count)]
+    await turns(2 * count + 20)
+    return tasks
+
+
+async def end(tasks: list[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "most"),
+    [
+        ({"Content-Length": "100"}, control.BODIES),
+        ({"Content-Length": str(LIMIT)}, control.BODY_BYTES // LIMIT),
+        ({"Transfer-Encoding": "chunked"}, control.BODY_BYTES // LIMIT),
+    ],
+)
+async def test_a_caller_has_few_bodies_under_way_by_count_and_bytes(
+    headers: dict[str, str], most: int
+) -> None:
+    fixture = Fixture(seats=600)
+    tasks = await fill(fixture, ANN, most + 3, **headers)
+    refused = [task.exception() for task in tasks if task.done()]
+    assert [error.code for error in refused] == [429] * 3
+    others = await fill(fixture, BOB, 1, **headers)
+    assert not others[0].done(), "others are not refused"
+    await end([*tasks, *others])
+    assert fixture.flows.levels.users.level.body_bytes == 0
+
+
+async def test_a_body_that_says_it_is_too_large_is_not_waited_for() -> None:
+    fixture = Fixture()
+    async with fixture.admission(ANN, WRITE) as admission:
+        with pytest.raises(ApiError) as caught:
+            await admission.prepare(sending(half_sent(), **{"Content-Length": str(LIMIT + 1)}))
+    assert caught.value.code == 413
+
+
+async def test_all_tenants_together_have_so_many_bytes_of_bodies() -> None:
+    fixture = Fixture(seats=600)
+    each = control.BODY_BYTES // LIMIT
+    tasks = []
+    for number in range(control.LEVEL_BODY_BYTES // control.BODY_BYTES + 1):
+        named = Identity(f"user-{number}")
+        tasks += await fill(fixture, named, each, **{"Content-Length": str(LIMIT)})
+    level = fixture.flows.levels.users.level
+    assert level.body_bytes <= control.LEVEL_BODY_BYTES < level.body_bytes + LIMIT
+    assert any(task.done() for task in tasks)
+    async with fixture.admission(NODE, WRITE) as admission:
+        task = asyncio.ensure_future(admission.prepare(sending(half_sent())))
+        await turns()
+        assert not task.done(), "those of nodes are counted apart"
+        await end([task])
+    await end(tasks)
+
+
+async def test_a_watch_gives_its_seat_back_and_is_counted_for_its_caller() -> None:
+    fixture = Fixture(connections=32)
+    request = make_mocked_request("GET", PATH)
+    async with contextlib.AsyncExitStack() as watches:
+        for _ in range(2):
+            watch = await watches.enter_async_context(fixture.admission(ANN, WATCH))
+            await watch.prepare(request)
+        assert fixture.in_flight("readOnly") == 0
+        with pytest.raises(ApiError) as caught:
+            async with fixture.admission(ANN, WATCH) as one_more:
+                await one_more.prepare(request)
+        assert caught.value.code == 429
+        async with fixture.admission(BOB, WATCH) as others:
+            await others.prepare(request)
+    async with fixture.admission(ANN, WATCH) as again:
+        await again.prepare(request)
+    assert fixture.in_flight("readOnly") == 0
+
+
+async def test_who_has_too_many_busy_connections_is_refused() -> None:
+    fixture = Fixture(connections=4)
+    assert (await refusal(fixture.admission(connection=Connection(refused=True)))).code == 429
+    async with fixture.admission(ANN):
+        error = await refusal(fixture.admission(BOB))
+        assert "connections of the level" in error.message
+        elsewhere = Connection(network="192.0.2.2")
+        async with fixture.admission(BOB, connection=elsewhere), fixture.admission(NODE):
+            pass
+    async with fixture.admission(BOB):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("identity", "rank"),
+    [(MASTER, Rank.PRIVILEGED), (NODE, Rank.KEPT), (ANN, Rank.USER), (None, Rank.STRANGER)],
+)
+async def test_connections_of_nodes_and_the_privileged_are_kept(
+    identity: Identity | None, rank: Rank
+) -> None:
+    connection = Connection()
+    async with Fixture().admission(identity, connection=connection):
+        assert connection.rank is rank
+
+
+async def test_a_connection_is_its_latest_callers() -> None:
+    fixture, connection = Fixture(), Connection()
+    for identity in (ANN, ANN, BOB, None):
+        async with fixture.admission(identity, connection=connection):
+            pass
+        name = identity.name if identity else connection.network
+        assert connection.owner.name == name
