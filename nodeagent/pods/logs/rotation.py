@@ -8,13 +8,16 @@ log; when that fails, or the agent exits first, the log gets its name back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import logging
 import os
 import shutil
+import stat
 from dataclasses import dataclass
-from pathlib import Path
 
+from nodeagent import descriptors
+from nodeagent.pods.logs import reader
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import (
     ContainerDetail,
@@ -84,54 +87,83 @@ class LogRotation:
         return [detail for detail in details if _size(detail.log_path) > self._bounds.max_bytes]
 
     async def _rotate(self, detail: ContainerDetail) -> None:
-        path = Path(detail.log_path)
-        await asyncio.to_thread(_make_room, path, keep=max(self._bounds.max_files - 2, 0))
-        rotated = path.with_name(f"{path.name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}")
-        await asyncio.to_thread(path.rename, rotated)
+        path, name = detail.log_path, os.path.basename(detail.log_path)
+        rotated = f"{name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}"
+        await asyncio.to_thread(_set_aside, path, rotated, max(self._bounds.max_files - 2, 0))
         try:
             await self._runtime.reopen_log(detail.container.id)
         except (RuntimeCallError, asyncio.CancelledError):
-            await asyncio.to_thread(_restore, rotated, path)
+            await asyncio.to_thread(_restore, path, rotated)
             raise
         if self._bounds.max_files < 2:
-            await asyncio.to_thread(rotated.unlink)
+            await asyncio.to_thread(remove, path, rotated)
 
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return os.stat(path, follow_symlinks=False).st_size
     except OSError:
         return 0  # removed meanwhile
 
 
-def _restore(rotated: Path, path: Path) -> None:
+def remove(path: str, prefix: str = "") -> None:
+    """Remove the files beside a log whose names begin with `prefix`, by default its own name.
+
+    What cannot be removed goes with the pod.
+    """
+    with contextlib.suppress(OSError), reader.directory_of(path) as directory:
+        for name in os.listdir(directory):
+            if name.startswith(prefix or os.path.basename(path)):
+                _unlink(directory, name)
+
+
+def _unlink(directory: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(name, dir_fd=directory)
+
+
+def _set_aside(path: str, rotated: str, keep: int) -> None:
+    with reader.directory_of(path) as directory:
+        _make_room(directory, os.path.basename(path), keep)
+        os.rename(os.path.basename(path), rotated, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _restore(path: str, rotated: str) -> None:
     """Restore the log's name, unless the runtime began a new log before the call failed."""
-    if not path.exists():
-        rotated.rename(path)
+    with reader.directory_of(path) as directory:
+        name = os.path.basename(path)
+        if name not in os.listdir(directory):
+            os.rename(rotated, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _make_room(path: Path, *, keep: int) -> None:
+def _make_room(directory: int, log_name: str, keep: int) -> None:
     """Delete unfinished files and all but the newest `keep` rotated ones; compress those."""
-    rotated = sorted(path.parent.glob(f"{path.name}.*"))
-    for unfinished in [path for path in rotated if path.suffix == _UNFINISHED]:
-        unfinished.unlink()
-        rotated.remove(unfinished)
-    for old in rotated[: len(rotated) - keep] if keep else rotated:
-        old.unlink()
-    for kept in rotated[len(rotated) - keep :] if keep else ():
-        if kept.suffix != _GZIP and kept.exists():
-            _compress(kept)
+    found = sorted(n for n in os.listdir(directory) if n.startswith(f"{log_name}."))
+    rotated = [name for name in found if not name.endswith(_UNFINISHED)]
+    kept = rotated[len(rotated) - keep :] if keep else []
+    for name in found:
+        if name not in kept or not _is_file(directory, name):
+            _unlink(directory, name)
+        elif not name.endswith(_GZIP):
+            _compress(directory, name)
 
 
-def _compress(path: Path) -> None:
+def _is_file(directory: int, name: str) -> bool:
+    """Whether it is one that the agent or the runtime made, not a link that a pod put there."""
+    return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+
+
+def _compress(directory: int, name: str) -> None:
     """The compressed file gets its name only once it is complete."""
-    unfinished = path.with_name(path.name + _UNFINISHED)
+    unfinished = name + _UNFINISHED
     try:
-        with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
-            shutil.copyfileobj(source, target)
-        unfinished.chmod(path.stat().st_mode & 0o777)
-        unfinished.rename(path.with_name(path.name + _GZIP))
+        with os.fdopen(descriptors.open_file(name, directory), "rb") as source:
+            mode = os.fstat(source.fileno()).st_mode & 0o777
+            made = descriptors.create_file(unfinished, mode, directory)
+            with os.fdopen(made, "wb") as raw, gzip.open(raw, "wb") as target:
+                shutil.copyfileobj(source, target)
+        os.rename(unfinished, name + _GZIP, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
-        unfinished.unlink(missing_ok=True)  # it would occupy the rest of a full disk
+        _unlink(directory, unfinished)  # it would occupy the rest of a full disk
         raise
-    path.unlink()
+    os.unlink(name, dir_fd=directory)

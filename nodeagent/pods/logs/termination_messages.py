@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile
 from nodeagent.pods.observed import ObservedPod
@@ -62,7 +63,7 @@ class TerminationMessages:
         path = self.path(uid, detail.container.name, detail.container.attempt)
         data = b""
         # The file is missing when an older agent made the container, or the pod is being removed.
-        with contextlib.suppress(OSError), path.open("rb") as stream:
+        with contextlib.suppress(OSError), os.fdopen(descriptors.open_file(path), "rb") as stream:
             data = stream.read(MAX_BYTES)
         if not data and fallback and detail.exit_code != 0 and detail.log_path:
             data = _end_of_log(detail.log_path)
@@ -71,7 +72,7 @@ class TerminationMessages:
 
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o666)
     os.fchmod(descriptor, 0o666)  # writable for any user of the container
     os.close(descriptor)
 

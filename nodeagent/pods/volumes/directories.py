@@ -16,36 +16,55 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from nodeagent import descriptors
 from nodeagent.pods.spec.volume_files import VolumeFile
 
 log = logging.getLogger(__name__)
 
 
-def make(path: Path, mode: int = 0o755) -> bool:
-    """Create a directory and its missing parents with `mode`; True when it is new. OSError."""
-    missing: list[Path] = []
-    current = path
-    while not current.exists():
-        missing.append(current)
-        current = current.parent
-    if not missing and not path.is_dir():
-        raise NotADirectoryError(20, "not a directory", str(path))
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        directory.chmod(mode)
-    return bool(missing)
+def make(path: Path, mode: int = 0o755, *, unlinked: int = 0) -> None:
+    """Create a directory and its missing parents with `mode`; existing ones are left alone.
 
-
-def chgrp(path: Path, group: int | None) -> int | None:
-    """Change a directory's group; None without a group or the permission to change it. OSError."""
-    if group is None or path.stat().st_gid == group:
-        return group
+    The last `unlinked` parts of the path must be no links. OSError.
+    """
+    existing, missing = path, list[str]()
+    while len(missing) < unlinked or not existing.exists():
+        missing.insert(0, existing.name)
+        existing = existing.parent
+    root = os.open(existing, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.chown(path, -1, group)
-    except PermissionError:
-        log.warning("%s cannot be given to group %d: the agent lacks CAP_CHOWN", path, group)
+        os.close(descriptors.reach(root, missing, new_mode=mode))
+    finally:
+        os.close(root)
+
+
+def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
+    """Change a directory's group, and its mode with it; OSError.
+
+    None without a group or the permission to change it.
+    """
+    if group is None:
         return None
+    with descriptors.directory(path) as opened:
+        if os.fstat(opened).st_gid == group:
+            return group
+        try:
+            os.fchown(opened, -1, group)
+        except PermissionError:
+            text = "%s cannot be given to group %d: the agent lacks CAP_CHOWN"
+            log.warning(text, path, group)
+            group = None
+        if mode is not None:
+            _set_mode(opened, mode, path)
     return group
+
+
+def _set_mode(opened: int, mode: int, path: Path) -> None:
+    try:
+        os.fchmod(opened, mode)
+    except PermissionError:  # RestrictSUIDSGID= of the shipped unit
+        text = "new files in %s do not inherit its group: the agent may not set the setgid bit"
+        log.warning(text, path)
 
 
 DATA = "..data"

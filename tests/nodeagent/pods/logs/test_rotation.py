@@ -13,6 +13,7 @@ from typing import IO
 
 import pytest
 
+from nodeagent.pods.logs import rotation
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
@@ -155,3 +156,24 @@ async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotat
     await rotated.rotation.step()
     rotated.show(running=False)
     assert await rotated.fill("a") == ["0.log"]
+
+
+async def test_a_link_among_rotated_files_is_not_followed(rotated: Rotated, tmp_path: Path) -> None:
+    """A pod that mounts the directory of all logs must not have host files copied there."""
+    secret = tmp_path.parent / f"{tmp_path.name}-secret"
+    secret.write_text("secret")
+    (rotated.log.parent / "0.log.20260131-110000.000000").symlink_to(secret)
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+    assert secret.read_text() == "secret"
+
+
+async def test_a_log_directory_that_became_a_link_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "logs").symlink_to(tmp_path / "host")
+    rotated = Rotated(tmp_path / "logs")
+    assert await rotated.fill("a") == ["0.log"]
+    assert "cannot rotate the log" in caplog.text
+    rotation.remove(str(rotated.log))
+    assert [path.name for path in (tmp_path / "host").iterdir()] == ["0.log"]
