@@ -24,7 +24,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def reach(root: int, parts: Iterable[str], *, new_mode: int | None = None) -> int:
-    """An O_PATH descriptor of what `parts` lead to from `root`, which the caller keeps. OSError.
+    """A descriptor of what `parts` lead to from `root`, which the caller keeps. OSError.
 
     With `new_mode` missing directories are made. ELOOP where a part is a link.
     """
@@ -47,7 +47,7 @@ def _step(parent: int, part: str, new_mode: int | None) -> int:
         return _made(parent, part, new_mode)
     if stat.S_ISLNK(os.fstat(reached).st_mode):
         os.close(reached)
-        raise OSError(errno.ELOOP, "it has just become a link", part)
+        raise OSError(errno.ELOOP, "it is a link, which is not followed", part)
     return reached
 
 
@@ -58,7 +58,11 @@ def _made(parent: int, name: str, mode: int) -> int:
     except FileExistsError:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     reached = os.open(name, _DIRECTORY, dir_fd=parent)
-    os.fchmod(reached, mode)
+    try:
+        os.fchmod(reached, mode)
+    except OSError:
+        os.close(reached)
+        raise
     return reached
 
 

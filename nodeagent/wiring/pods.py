@@ -21,6 +21,7 @@ from nodeagent.pods.sources.mirror import MirrorPods
 from nodeagent.pods.sources.source import ApiSource, PodSource
 from nodeagent.pods.sources.url import UrlSource
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.volumes.mounts import HelpedMounts, OwnMounts
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
@@ -103,13 +104,14 @@ def _services(
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
     prober = Prober(runtime, any_host=base.config.probeHostPolicy == "any")
+    helper = base.options.mount_helper
     return PodServices(
         settings=settings,
         runtime=runtime,
         registry=base.registry,
         counts=counts,
         pleg=Pleg(runtime, base.registry, counts, base.node_name),
-        volumes=VolumeStore(root_dir),
+        volumes=VolumeStore(root_dir, HelpedMounts(helper) if helper else OwnMounts()),
         cgroups=PodCgroups(
             settings.cgroup_parent, counts.timings, pids_limit=base.config.podPidsLimit
         ),

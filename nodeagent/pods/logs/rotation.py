@@ -17,6 +17,7 @@ import gzip
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -175,7 +176,7 @@ def remove(path: str, prefix: str = "") -> None:
 
 
 def _unlink(directory: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(name, dir_fd=directory)
 
 
@@ -202,11 +203,15 @@ def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
     rotated = [name for name in found if not name.endswith(_UNFINISHED)]
     kept = rotated[len(rotated) - keep :] if keep else []
     for name in found:
-        if name not in kept:
-            os.unlink(name, dir_fd=directory)
-    for name in kept:
-        if not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
+        if name not in kept or not _is_file(directory, name):
+            _unlink(directory, name)
+        elif not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
             _compress(directory, name)
+
+
+def _is_file(directory: int, name: str) -> bool:
+    """Whether it is one that the agent or the runtime made, not a link that a pod put there."""
+    return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
 
 def _compress(directory: int, name: str) -> None:

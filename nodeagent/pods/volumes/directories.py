@@ -21,10 +21,13 @@ from nodeagent.pods.spec.volume_files import VolumeFile
 log = logging.getLogger(__name__)
 
 
-def make(path: Path, mode: int = 0o755) -> bool:
-    """Create a directory and its missing parents with `mode`; True when it is new. OSError."""
+def make(path: Path, mode: int = 0o755, *, unlinked: int = 0) -> None:
+    """Create a directory and its missing parents with `mode`; existing ones are left alone.
+
+    The last `unlinked` parts of the path must be no links. OSError.
+    """
     existing, missing = path, list[str]()
-    while not existing.exists():
+    while len(missing) < unlinked or not existing.exists():
         missing.insert(0, existing.name)
         existing = existing.parent
     root = os.open(existing, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -32,7 +35,6 @@ def make(path: Path, mode: int = 0o755) -> bool:
         os.close(descriptors.reach(root, missing, new_mode=mode))
     finally:
         os.close(root)
-    return bool(missing)
 
 
 def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
@@ -52,8 +54,16 @@ def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
             log.warning(text, path, group)
             group = None
         if mode is not None:
-            os.fchmod(opened, mode)
+            _set_mode(opened, mode, path)
     return group
+
+
+def _set_mode(opened: int, mode: int, path: Path) -> None:
+    try:
+        os.fchmod(opened, mode)
+    except PermissionError:  # RestrictSUIDSGID= of the shipped unit
+        text = "new files in %s do not inherit its group: the agent may not set the setgid bit"
+        log.warning(text, path)
 
 
 DATA = "..data"

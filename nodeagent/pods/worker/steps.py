@@ -73,7 +73,7 @@ class Steps:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
-            await asyncio.to_thread(directories.make, Path(wanted.log_directory))
+            await asyncio.to_thread(directories.make, Path(wanted.log_directory), unlinked=1)
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error
         await self._services.cgroups.ensure(pod)
