@@ -7,8 +7,11 @@ belongs to the caller. Blocking.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
+import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -105,3 +108,56 @@ def create_file(name: str | Path, mode: int, directory: int | None = None) -> in
     opened = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
     os.fchmod(opened, mode)
     return opened
+
+
+_BATCH = 1000  # names kept in memory at a time
+
+
+def remove_tree(path: str | Path) -> None:
+    """Remove a directory and everything below it, however deep. OSError, also at a mount.
+
+    Directories are moved up to the top before they are emptied: no path grows long, and two
+    descriptors are enough. Links are removed, never followed.
+    """
+    mark = f".removed-{secrets.token_hex(8)}-"
+    numbers = itertools.count()
+    with directory(path) as top:
+        while entries := _some_entries(top):
+            for name, is_directory in entries:
+                if not is_directory:
+                    _unlink(name, top)
+                    continue
+                moved = name
+                if not name.startswith(mark):
+                    moved = f"{mark}{next(numbers)}"
+                    os.rename(name, moved, src_dir_fd=top, dst_dir_fd=top)  # EBUSY for a mount
+                _empty(top, moved, mark, numbers)
+                os.rmdir(moved, dir_fd=top)
+    os.rmdir(path)
+
+
+def _empty(top: int, name: str, mark: str, numbers: Iterator[int]) -> None:
+    """Remove the files of a directory, and move its directories up to `top`."""
+    opened = os.open(name, _DIRECTORY, dir_fd=top)
+    try:
+        while entries := _some_entries(opened):
+            for inner, is_directory in entries:
+                if is_directory:
+                    moved = f"{mark}{next(numbers)}"
+                    os.rename(inner, moved, src_dir_fd=opened, dst_dir_fd=top)
+                else:
+                    _unlink(inner, opened)
+    finally:
+        os.close(opened)
+
+
+def _some_entries(directory: int) -> list[tuple[str, bool]]:
+    """Names, and whether they are directories."""
+    with os.scandir(directory) as entries:
+        some = itertools.islice(entries, _BATCH)
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some]
+
+
+def _unlink(name: str, directory: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)

@@ -69,8 +69,9 @@ def build_pods(
     if base.client and source:
         statuses = StatusSync(base.client, registry, source, counts.timings)
         mirrors = MirrorPods(base.client, registry, source, base.node_name)
+    services = _services(base, base.runtime, events, checkpoints)
     workers = PodWorkers(
-        _services(base, base.runtime, events, checkpoints),
+        services,
         build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
         node=base.own_node.judging,
@@ -78,8 +79,20 @@ def build_pods(
     base.own_node.on_known = workers.node_known
     return Pods(
         workers=workers,
-        log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
-        local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
+        log_rotation=LogRotation(
+            base.runtime,
+            registry,
+            log_bounds(config),
+            messages=services.messages,
+            places=(base.settings.root_dir, services.settings.pod_logs_dir),
+        ),
+        local_storage=LocalStorageEviction(
+            registry,
+            counts,
+            lambda: sampler.latest,
+            workers.evict,
+            sampler.background.directories.excessive,
+        ),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
         mirrors=mirrors,

@@ -80,3 +80,51 @@ def test_only_a_regular_file_is_opened_and_only_a_new_one_made(tmp_path: Path) -
     for name in ("file", "link"):
         with pytest.raises(FileExistsError):
             descriptors.create_file(tmp_path / name, 0o600)
+
+
+def nest(directory: Path, levels: int) -> None:
+    """A chain of directories, each with a file, deeper than any path may be long."""
+    opened = os.open(directory, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=opened)
+        inner = os.open("d", os.O_RDONLY, dir_fd=opened)
+        os.close(opened)
+        opened = inner
+        os.close(os.open("f", os.O_CREAT, 0o600, dir_fd=opened))
+    os.close(opened)
+
+
+def test_a_tree_of_any_depth_is_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    nest(tree, 3000)
+    descriptors.remove_tree(tree)
+    assert not tree.exists()
+
+
+def test_a_wide_tree_is_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in range(1100):
+        (tree / str(name) / "inner").mkdir(parents=True)
+    descriptors.remove_tree(tree)
+    assert not tree.exists()
+
+
+def test_removing_a_tree_follows_no_link_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("kept")
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "link").symlink_to(tmp_path / "kept")
+    (tree / "inner" / "link").symlink_to(tmp_path / "kept" / "file")
+    descriptors.remove_tree(tree)
+    assert (tmp_path / "kept" / "file").read_text() == "kept"
+    assert not tree.exists()
+
+
+def test_a_link_in_place_of_the_tree_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "tree").symlink_to(tmp_path / "kept")
+    with pytest.raises(OSError):
+        descriptors.remove_tree(tmp_path / "tree")
+    assert (tmp_path / "kept").is_dir()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -90,7 +89,8 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         (directory / _NEW_DATA).symlink_to(made.name)
         (directory / _NEW_DATA).replace(directory / DATA)
     except OSError:
-        shutil.rmtree(made, ignore_errors=True)  # else each retry would fill the disk further
+        with contextlib.suppress(OSError):  # left behind, each retry would fill the disk further
+            descriptors.remove_tree(made)
         raise
     for name in _top_names(files):
         _link(directory, name)
@@ -127,7 +127,7 @@ def _link(directory: Path, name: str) -> None:
     unfinished.unlink(missing_ok=True)
     unfinished.symlink_to(target)
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        descriptors.remove_tree(path)
     unfinished.replace(path)
 
 
@@ -137,7 +137,7 @@ def _clear(directory: Path, files: Sequence[VolumeFile]) -> None:
     for name in sorted(set(os.listdir(directory)) - kept):
         path = directory / name
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            descriptors.remove_tree(path)
         else:
             path.unlink()
 

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -216,7 +215,7 @@ class VolumeStore:
                     "not mount; unmount it, and the pod's directory is removed"
                 )
             if directory.exists():
-                shutil.rmtree(directory)
+                descriptors.remove_tree(directory)
         except (OSError, MountError) as error:
             raise VolumeError(f"cannot remove {directory}: {error}") from error
 

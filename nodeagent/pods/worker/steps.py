@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.actions import (
     Action,
     CreateSandbox,
@@ -146,4 +146,4 @@ def _remove_logs(pod_logs_dir: str, uid: str) -> None:
     for entry in entries:
         path = os.path.join(pod_logs_dir, entry)
         if uid and entry.endswith(f"_{uid}"):
-            os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)
+            os.unlink(path) if os.path.islink(path) else descriptors.remove_tree(path)
