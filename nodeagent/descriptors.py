@@ -125,7 +125,7 @@ def remove_tree(path: str | Path) -> None:
         while entries := _some_entries(top):
             for name, is_directory in entries:
                 if not is_directory:
-                    _unlink(name, top)
+                    unlink(name, top)
                     continue
                 moved = name
                 if not name.startswith(mark):
@@ -146,7 +146,7 @@ def _empty(top: int, name: str, mark: str, numbers: Iterator[int]) -> None:
                     moved = f"{mark}{next(numbers)}"
                     os.rename(inner, moved, src_dir_fd=opened, dst_dir_fd=top)
                 else:
-                    _unlink(inner, opened)
+                    unlink(inner, opened)
     finally:
         os.close(opened)
 
@@ -158,6 +158,7 @@ def _some_entries(directory: int) -> list[tuple[str, bool]]:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some]
 
 
-def _unlink(name: str, directory: int) -> None:
+def unlink(name: str, directory: int) -> None:
+    """Remove what is no directory, if it is still there. OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)

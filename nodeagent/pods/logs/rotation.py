@@ -172,12 +172,12 @@ def remove(path: str, prefix: str = "") -> None:
     with contextlib.suppress(OSError), reader.directory_of(path) as directory:
         for name in os.listdir(directory):
             if name.startswith(prefix or os.path.basename(path)):
-                _unlink(directory, name)
+                _remove(directory, name)
 
 
-def _unlink(directory: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-        os.unlink(name, dir_fd=directory)
+def _remove(directory: int, name: str) -> None:
+    with contextlib.suppress(IsADirectoryError):
+        descriptors.unlink(name, directory)
 
 
 def _set_aside(path: str, rotated: str, keep: int, settled: str) -> None:
@@ -204,7 +204,7 @@ def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
     kept = rotated[len(rotated) - keep :] if keep else []
     for name in found:
         if name not in kept or not _is_file(directory, name):
-            _unlink(directory, name)
+            _remove(directory, name)
         elif not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
             _compress(directory, name)
 
@@ -225,6 +225,6 @@ def _compress(directory: int, name: str) -> None:
                 shutil.copyfileobj(source, target)
         os.rename(unfinished, name + _GZIP, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
-        _unlink(directory, unfinished)  # it would occupy the rest of a full disk
+        _remove(directory, unfinished)  # it would occupy the rest of a full disk
         raise
     os.unlink(name, dir_fd=directory)
