@@ -1,8 +1,8 @@
 """The filter that every request passes: authenticated, bounded, authorized, counted, audited.
 
-One middleware, in this order: attributes → identity → seat → impersonation → decision → body →
-handler → errors as answers → metrics, audit. A handler runs only after the decision; nothing else
-decides.
+One middleware, in this order: attributes → identity → seat → impersonation → memory → decision →
+body → handler → errors as answers → metrics, audit. A handler runs only after the decision; nothing
+else decides.
 """
 
 from __future__ import annotations
