@@ -83,6 +83,9 @@ def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) ->
     return f"{settings.pod_logs_dir}/{namespace}_{name}_{uid}"
 
 
+_GRACE_MAX_S = 2**31 - 1  # deadlines of gRPC overflow far above it, and have passed at once
+
+
 def cgroup_path(parent: str, pod: Pod) -> str:
     """The cgroup of a pod: `<parent>/burstable/pod<uid>`."""
     below = QOS_CGROUPS[podspec.qos_class(pod)]
@@ -93,7 +96,7 @@ def grace_period_s(pod: Pod) -> int:
     """How long a graceful stop may take; a deletion in progress has set its own."""
     for given in (pod.metadata.deletionGracePeriodSeconds, pod.spec.terminationGracePeriodSeconds):
         if given is not None:
-            return max(given, 0)
+            return min(max(given, 0), _GRACE_MAX_S)
     return DEFAULT_GRACE_S
 
 

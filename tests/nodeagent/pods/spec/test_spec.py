@@ -268,3 +268,7 @@ def test_a_containers_hash_does_not_see_what_is_empty() -> None:
     assert spec.container_hash(plain) != spec.container_hash(other)
     # Another value here would make an upgraded agent restart every container.
     assert spec.container_hash(plain) == "c3b2f6211e89b67d"
+
+
+def test_a_huge_grace_period_is_one_that_the_runtime_can_be_asked_for() -> None:
+    assert spec.grace_period_s(pod(terminationGracePeriodSeconds=2**63 - 1)) == 2**31 - 1
