@@ -19,6 +19,7 @@ from nodeagent.archives.concurrency import CheckpointSlots, ContainerRef
 from nodeagent.archives.manifest import Manifest, archive_name
 from nodeagent.archives.pruner import Pruner
 from nodeagent.archives.store import CheckpointStore, NameTaken, StoreError
+from nodeagent.archives.writable_layer import LayerUnmeasured
 from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime.base import (
     ContainerRuntime,
@@ -61,12 +62,14 @@ class PodLookup(Protocol):
 class CheckpointLimits:
     """`timeout_s` is the shortest time given to the runtime; a request may ask for more.
 
-    `memory_of` estimates an archive's size: the memory of the container of that id, in bytes.
+    `memory_of` and `layer_of` estimate an archive's size: the memory of the container of that id
+    and the length of what it has written, in bytes. `layer_of` blocks, and raises LayerUnmeasured.
     """
 
     timeout_s: float = 120.0
     max_concurrent: int = 2
     memory_of: Callable[[str], int] = lambda _container_id: 0
+    layer_of: Callable[[str], int] = lambda _container_id: 0
 
 
 class CheckpointFailed(Exception):
@@ -167,10 +170,17 @@ class CheckpointService:
             )
         manifest = self._new_manifest(target, pod, container_id)
         self._store.check_name(manifest.name)
-        size = self._limits.memory_of(container_id)
+        size = self._limits.memory_of(container_id) + await self._layer_bytes(container_id)
         expected = Archive(manifest.name, size, self._now(), manifest=manifest)
         await self._pruner.make_room(expected, size * self._store.copies)
         return manifest
+
+    async def _layer_bytes(self, container_id: str) -> int:
+        try:
+            return await asyncio.to_thread(self._limits.layer_of, container_id)
+        except LayerUnmeasured as error:
+            text = f"what the container has written below its root cannot be measured: {error}"
+            raise CheckpointFailed(text) from error
 
     async def _frozen_by_others(self, container_id: str) -> bool:
         """Whether it is frozen, after another attempt to thaw it if an earlier checkpoint did."""

@@ -120,6 +120,12 @@ class ContainerThawer:
             return False
 
 
+def processes(cgroup_root: Path, container_id: str) -> Iterator[str]:
+    """The ids of a container's processes, as text. Blocking I/O."""
+    for _, cgroup in _cgroups_of(cgroup_root, {container_id}):
+        yield from _pids(cgroup)
+
+
 def is_frozen(cgroup_root: Path, container_id: str) -> bool:
     """Whether a cgroup of a container is frozen. Blocking I/O."""
     return any(_is_frozen(cgroup) for _, cgroup in _cgroups_of(cgroup_root, {container_id}))

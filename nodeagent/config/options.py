@@ -35,6 +35,7 @@ class Options:
     node_ip: str
     node_labels: dict[str, str]
     remove_pods_on_stop: bool
+    mount_helper: str
     emulated_version: Release
     overrides: tuple[FlagValue, ...]
     metric_policy: MetricPolicy
@@ -143,6 +144,9 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
         "--remove-pods-on-stop",
         action="store_true",
         help="remove every pod when stopping (for disposable nodes)",
+    )
+    flags.add_argument(
+        "--mount-helper", default="", help="socket of nodeagent-mounts; default: mount by itself"
     )
     program_flags.add_version_flags(flags, "nodeagent")
     program_flags.add_metric_flags(flags)

@@ -2,13 +2,15 @@
 
 The limits are the reference agent's (eviction manager, localStorageEviction): the size limit of an
 emptyDir, the ephemeral-storage limit of a container, and the sum over all containers. Usage comes
-from the latest sample; directories are measured about once a minute.
+from the latest sample; directories are measured about once a minute. One that is too deep or
+holds too many files to be measured exceeds any limit: else a pod evades its limit by its shape.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.decide.phase import FINAL_PHASES
@@ -29,9 +31,16 @@ RESOURCE = "ephemeral-storage"
 Evict = Callable[[str, str], bool]  # uid, message → whether there was a pod to evict
 
 
-def excess(pod: Pod, sample: PodSample) -> str:
-    """The limit the pod exceeds, as a message for its status; "" when it is within all limits."""
-    return _volume_excess(pod, sample) or _pod_excess(pod, sample) or _container_excess(pod, sample)
+def excess(pod: Pod, sample: PodSample, excessive: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The limit the pod exceeds, as a message for its status; "" when it is within all limits.
+
+    `excessive` has the directories that cannot be measured, with the reason.
+    """
+    return (
+        _volume_excess(pod, sample, excessive)
+        or _pod_excess(pod, sample, excessive)
+        or _container_excess(pod, sample)
+    )
 
 
 def has_limit(pod: Pod) -> bool:
@@ -43,7 +52,10 @@ def has_limit(pod: Pod) -> bool:
 
 
 class LocalStorageEviction:
-    """Checks the latest sample, which `sampled` returns (None before the first)."""
+    """Checks the latest sample, which `sampled` returns (None before the first).
+
+    `excessive` is a view: the directories that cannot be measured, with the reason.
+    """
 
     def __init__(
         self,
@@ -51,11 +63,13 @@ class LocalStorageEviction:
         counts: PodCounts,
         sampled: Callable[[], Sample | None],
         evict: Evict,
+        excessive: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._registry = registry
         self._counts = counts
         self._sampled = sampled
         self._evict = evict
+        self._excessive = excessive
         self._malformed = OnceLog(log)
         self._limited: dict[str, tuple[Pod, bool]] = {}  # uid → the pod and whether it has a limit
 
@@ -75,7 +89,7 @@ class LocalStorageEviction:
             if not limited[uid][1] or (status is not None and status.phase in FINAL_PHASES):
                 continue
             try:
-                message = excess(pod, pod_sample)
+                message = excess(pod, pod_sample, self._excessive)
             except ValueError as error:  # stored before amounts were checked
                 self._malformed.failed("pod %s: %s", pod.metadata.name, error, subject=uid)
                 continue
@@ -85,22 +99,31 @@ class LocalStorageEviction:
         self._malformed.retain(limited)
 
 
-def _volume_excess(pod: Pod, sample: PodSample) -> str:
+def _volume_excess(pod: Pod, sample: PodSample, excessive: Mapping[str, str]) -> str:
     used = {volume.target.name: volume.fs.used_bytes for volume in sample.volumes}
+    paths = {volume.name: volume.path for volume in sample.target.volumes}
     for volume in pod.spec.volumes or ():
         limit = volume.emptyDir and volume.emptyDir.sizeLimit
         if limit and 0 < quantity.to_bytes(limit) < (used.get(volume.name) or 0):
             return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+        if limit and (why := excessive.get(paths.get(volume.name, ""))):
+            return (
+                f'EmptyDir volume "{volume.name}" has the limit "{limit}" and cannot be measured: '
+                f"{why}. "
+            )
     return ""
 
 
-def _pod_excess(pod: Pod, sample: PodSample) -> str:
+def _pod_excess(pod: Pod, sample: PodSample, excessive: Mapping[str, str]) -> str:
     limits = [limit for c in pod.spec.containers if (limit := podspec.limits(c).get(RESOURCE))]
     if not limits or len(limits) < len(pod.spec.containers):
         return ""
     total = sum(map(quantity.to_bytes, limits))
     own = [v.fs for v in sample.volumes if v.target.is_own_on_disk]
     used = _used(sample.logs, *own) + sum(_container_bytes(sample).values())
+    unmeasured = (excessive.get(v.path) for v in sample.target.volumes if v.is_own_on_disk)
+    if why := next(filter(None, unmeasured), ""):
+        return f"Pod ephemeral local storage has the limit {total} and cannot be measured: {why}. "
     if used <= total:
         return ""
     return f"Pod ephemeral local storage usage exceeds the total limit of containers {total}. "

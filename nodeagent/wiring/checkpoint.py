@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodeagent.archives import bounds
+from nodeagent import freezer
+from nodeagent.archives import bounds, writable_layer
 from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.encryption import EncryptionError, encryption_of
 from nodeagent.archives.pruner import Pruner
 from nodeagent.archives.reports import CheckpointReports, PodEventRecorder
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.freezer import ContainerThawer, FrozenContainerMonitor
+from nodeagent.freezer import CGROUP_ROOT, ContainerThawer, FrozenContainerMonitor
 from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
@@ -46,6 +47,7 @@ def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> C
             timeout_s=config.runtimeRequestTimeout,
             max_concurrent=config.checkpoint.maxConcurrent,
             memory_of=sampler.working_set_bytes,
+            layer_of=lambda id_: writable_layer.measure(freezer.processes(CGROUP_ROOT, id_)),
         ),
     )
     watch = FrozenContainerMonitor(

@@ -21,6 +21,7 @@ from nodeagent.pods.sources.mirror import MirrorPods
 from nodeagent.pods.sources.source import ApiSource, PodSource
 from nodeagent.pods.sources.url import UrlSource
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.volumes.mounts import HelpedMounts, OwnMounts
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
@@ -68,8 +69,9 @@ def build_pods(
     if base.client and source:
         statuses = StatusSync(base.client, registry, source, counts.timings)
         mirrors = MirrorPods(base.client, registry, source, base.node_name)
+    services = _services(base, base.runtime, events, checkpoints)
     workers = PodWorkers(
-        _services(base, base.runtime, events, checkpoints),
+        services,
         build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
         node=base.own_node.judging,
@@ -77,8 +79,20 @@ def build_pods(
     base.own_node.on_known = workers.node_known
     return Pods(
         workers=workers,
-        log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
-        local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
+        log_rotation=LogRotation(
+            base.runtime,
+            registry,
+            log_bounds(config),
+            messages=services.messages,
+            places=(base.settings.root_dir, services.settings.pod_logs_dir),
+        ),
+        local_storage=LocalStorageEviction(
+            registry,
+            counts,
+            lambda: sampler.latest,
+            workers.evict,
+            sampler.background.directories.excessive,
+        ),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
         mirrors=mirrors,
@@ -90,13 +104,14 @@ def _services(
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
     prober = Prober(runtime, any_host=base.config.probeHostPolicy == "any")
+    helper = base.options.mount_helper
     return PodServices(
         settings=settings,
         runtime=runtime,
         registry=base.registry,
         counts=counts,
         pleg=Pleg(runtime, base.registry, counts, base.node_name),
-        volumes=VolumeStore(root_dir),
+        volumes=VolumeStore(root_dir, HelpedMounts(helper) if helper else OwnMounts()),
         cgroups=PodCgroups(
             settings.cgroup_parent, counts.timings, pids_limit=base.config.podPidsLimit
         ),

@@ -1,8 +1,8 @@
 """The filter that every request passes: authenticated, bounded, authorized, counted, audited.
 
-One middleware, in this order: attributes → identity → seat → impersonation → decision → body →
-handler → errors as answers → metrics, audit. A handler runs only after the decision; nothing else
-decides.
+One middleware, in this order: attributes → identity → seat → impersonation → memory → decision →
+body → handler → errors as answers → metrics, audit. A handler runs only after the decision; nothing
+else decides.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class RequestFilter:
         except Exception as error:
             failure = error
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
-        async with self.flows.admission(httpd.connection_of(request), caller, info) as admission:
+        async with self.flows.seat(httpd.connection_of(request), caller, info) as seat:
             if caller is None:
                 try:
                     raise failure or unauthorized()
@@ -112,12 +112,12 @@ class RequestFilter:
                 identity = impersonation.impersonate(caller, request.headers, self.authorizer)
                 if trail is not None:
                     trail.impersonated(identity)
-            if not admission.is_upper:
+            if not seat.is_upper:
                 self.pressure.refuse(info)
             self._authorize(identity, info, trail)
             request[INFO] = info
             request[IDENTITY] = identity
-            await admission.prepare(request)
+            await seat.prepare(request)
             try:
                 return await self._carry_out(request, handler, info)
             except (ApiError, web.HTTPException, ConnectionError):

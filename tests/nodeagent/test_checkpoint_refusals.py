@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
+from nodeagent.archives.bounds import Amount, Bounds
+from nodeagent.archives.writable_layer import LayerUnmeasured
 from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
@@ -247,3 +249,23 @@ async def test_a_container_left_frozen_by_our_checkpoint_is_thawed_by_the_next(n
     stuck.able = True
     assert await service.checkpoint("shop", "web", "app")
     assert control.read_text() == "THAWED"
+
+
+async def test_what_the_container_has_written_needs_room_too(node: Node) -> None:
+    node.bounds = Bounds(total=Amount(1000))
+    node.layer_of = lambda _container_id: 5000
+    code, _, text = await refusal(node.service(), "shop", "web", "app")
+    assert code == 500
+    assert "the archive may take 5000 bytes" in text
+    assert not node.runtime.called("checkpoint_container")
+
+
+async def test_what_cannot_be_measured_is_not_checkpointed(node: Node) -> None:
+    def unmeasured(_container_id: str) -> int:
+        raise LayerUnmeasured("it is deeper than 128 levels")
+
+    node.layer_of = unmeasured
+    code, _, text = await refusal(node.service(), "shop", "web", "app")
+    assert code == 500
+    assert "cannot be measured: it is deeper than 128 levels" in text
+    assert not node.runtime.called("checkpoint_container")

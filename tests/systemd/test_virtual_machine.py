@@ -71,6 +71,38 @@ spec:
     emptyDir: {}
 """
 
+VOLUMES = f"""
+apiVersion: v1
+kind: Secret
+metadata: {{name: keys, namespace: default}}
+stringData: {{key: s3cret}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: volumes, namespace: default}}
+spec:
+  nodeName: {installed.NODE}
+  restartPolicy: Never
+  securityContext: {{fsGroup: 1234}}
+  containers:
+  - name: main
+    image: localhost/busybox:1
+    command:
+    - sh
+    - -c
+    - >-
+      (while read -r _ place kind _; do echo "$place $kind"; done < /proc/mounts; cat /keys/key)
+      | grep -E '^/(memory|keys|part) |s3cret' > /dev/termination-log
+    volumeMounts:
+    - {{name: memory, mountPath: /memory}}
+    - {{name: keys, mountPath: /keys}}
+    - {{name: disk, mountPath: /part, subPath: a/b}}
+  volumes:
+  - {{name: memory, emptyDir: {{medium: Memory, sizeLimit: 1Mi}}}}
+  - {{name: keys, secret: {{secretName: keys}}}}
+  - {{name: disk, emptyDir: {{}}}}
+"""
+
 
 @pytest.fixture(scope="module")
 def emulated(
@@ -246,6 +278,26 @@ def test_a_checkpoint_is_taken_and_the_container_goes_on(guest: Machine) -> None
     assert "checkpoint/inventory.img" in guest.check("tar", "-tf", archives[0])
     reached = counted(guest)
     until(lambda: counted(guest) > reached, "the counter in the container")
+
+
+def test_the_helper_mounts_what_the_agent_may_not(guest: Machine) -> None:
+    orchctl = ("orchctl", f"--kubeconfig={installed.ADMIN_KUBECONFIG}")
+    guest.check(*orchctl, "apply", "-f", "-", given=VOLUMES.encode(), timeout_s=180)
+
+    def shown() -> str:
+        pod = json.loads(asked(guest, f"{PODS}/volumes"))
+        [status] = pod["status"].get("containerStatuses") or [{"state": {}}]
+        return str(status["state"].get("terminated", {}).get("message", ""))
+
+    until(lambda: bool(shown()), "the container has looked at its volumes")
+    assert set(shown().splitlines()) == {"/memory tmpfs", "/keys tmpfs", "/part ext4", "s3cret"}
+    helper = guest.show("nodeagent-mounts.service", "MainPID")
+    if helper != "0":  # it ends when there is nothing to do
+        spaces = guest.check("readlink", "/proc/1/ns/mnt", f"/proc/{helper}/ns/mnt").split()
+        assert spaces[0] == spaces[1]
+    guest.check(*orchctl, "delete", "pod", "volumes", "--wait=false", timeout_s=180)
+    left = "grep -c /var/lib/nodeagent/pods/ /proc/self/mountinfo"
+    until(lambda: guest.run("sh", "-c", left).stdout.strip() == "0", "nothing stays mounted")
 
 
 def test_the_watchdogs_kill_touches_no_container(guest: Machine) -> None:

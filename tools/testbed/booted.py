@@ -55,6 +55,7 @@ mkdir old
 pivot_root . old
 cd /
 umount -l /old
+mount -n --make-rshared /
 exec env -i container=testbed PATH=/usr/sbin:/usr/bin /usr/lib/systemd/systemd --system
 """
 

@@ -24,6 +24,7 @@ ADMIN_KUBECONFIG = "/root/admin.kubeconfig"
 APISERVER = "https://127.0.0.1:6443"
 _PROGRAMS = {
     "nodeagent": "nodeagent.main",
+    "nodeagent-mounts": "nodeagent.pods.volumes.mount_helper",
     "orch-apiserver": "orch.server.main",
     "orch-controller-manager": "orch.lifecycle.main",
     "orchctl": "orch.ctl.main",
@@ -77,7 +78,7 @@ def install(machine: Machine, pki: Path, *, now: datetime, runtime: str = "") ->
     for name, module in _PROGRAMS.items():
         machine.write(f"/usr/bin/{name}", wrapper(f"-m {module}"), mode=0o755)
     machine.write(PYTHON, wrapper(""), mode=0o755)
-    for unit in (REPOSITORY / "systemd").glob("*.service"):
+    for unit in (REPOSITORY / "systemd").glob("*.*"):
         machine.write(f"/usr/lib/systemd/system/{unit.name}", unit.read_text())
     certificates = issue_certificates(pki, NODE, now=now)
     _configure_agent(machine, certificates, runtime)

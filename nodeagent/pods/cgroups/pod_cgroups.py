@@ -156,7 +156,7 @@ class PodCgroups:
         gone = True
         for hierarchy in tree.hierarchies(self._root).values():
             for of_class in spec.QOS_CGROUPS.values():
-                gone &= tree.remove_tree(hierarchy / self._parent / of_class / name)
+                gone &= tree.remove_cgroups(hierarchy / self._parent / of_class / name)
         return gone
 
     def _remove_parent(self) -> None:

@@ -81,7 +81,7 @@ def _inherit_cpuset(root: Path, directory: Path) -> None:
                 (current / file).write_text((parent / file).read_text())
 
 
-def remove_tree(directory: Path) -> bool:
+def remove_cgroups(directory: Path) -> bool:
     """Remove a cgroup and those below it; False when processes had to be killed first."""
     gone = True
     for path, _, _ in os.walk(directory, topdown=False):

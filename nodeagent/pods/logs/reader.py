@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from nodeagent import descriptors
 from orch.wire import times
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
 
@@ -176,13 +179,26 @@ def _unreadable(name: str, text: str) -> ApiError:
 CHUNK_BYTES = 64 * 1024
 
 
+_OWN_LEVELS = 1  # the directories of container and pod are made by agent and runtime
+
+
+@contextmanager
+def directory_of(log_path: str | Path) -> Iterator[int]:
+    """The directory of a container's log, open, and reached from that of all logs without links.
+
+    A pod that mounts the directory of all logs could put links there. OSError.
+    """
+    with descriptors.directory(Path(log_path).parent, parent_levels=_OWN_LEVELS) as opened:
+        yield opened
+
+
 class LogFile:
     """An open log; `read` returns the next piece, b"" when there is none at present."""
 
     def __init__(self, path: str) -> None:
-        """OSError when it cannot be opened."""
+        """OSError when it cannot be opened, or is no regular file."""
         self._path = path
-        self._stream: BinaryIO = open(path, "rb")  # noqa: SIM115, PTH123 — closed by close
+        self._stream: BinaryIO = self._open()
 
     def close(self) -> None:
         self._stream.close()
@@ -198,7 +214,7 @@ class LogFile:
             return data
         own = os.fstat(self._stream.fileno())
         try:
-            current = os.stat(self._path)
+            current = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
             return b""  # between two files, or gone for good
         if current.st_ino != own.st_ino:
@@ -209,12 +225,16 @@ class LogFile:
 
     def _reopened(self) -> bytes:
         try:
-            stream = open(self._path, "rb")  # noqa: SIM115, PTH123
-        except FileNotFoundError:
-            return b""
+            stream = self._open()
+        except OSError:
+            return b""  # gone again, or replaced by something that is no log
         self._stream.close()
         self._stream = stream
         return stream.read(CHUNK_BYTES)
+
+    def _open(self) -> BinaryIO:
+        with directory_of(self._path) as directory:
+            return os.fdopen(descriptors.open_file(os.path.basename(self._path), directory), "rb")
 
     def _start_of(self, lines: int, end: int) -> int:
         """Count newlines backwards, block by block."""

@@ -3,18 +3,28 @@
 The newest rotated file stays as it is, older ones are compressed, and those beyond the maximum
 number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
 log; when that fails, or the agent exits first, the log gets its name back.
+
+A flood passes the maximum by little: when a disk's use has grown within a second, sizes are looked
+at before the configured interval has passed, and again while a log floods. What was set aside
+within the interval is not compressed: a flood must not cost the agent's processor time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import logging
 import os
 import shutil
+import stat
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import timedelta
 
+from nodeagent import descriptors
+from nodeagent.pods.logs import reader
+from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import (
     ContainerDetail,
@@ -29,6 +39,11 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
+_GLANCE_S = 1.0
+_GROWN_BYTES = 4 << 20
+_FLOOD_S = 0.2  # between the looks of one step
+_FLOOD_LOOKS = 4
+_STAMP = "%Y%m%d-%H%M%S.%f"
 _GZIP = ".gz"
 _UNFINISHED = ".tmp"
 
@@ -51,87 +66,165 @@ class LogRotation:
         registry: PodRegistry,
         bounds: LogBounds = LogBounds(),
         *,
+        messages: TerminationMessages | None = None,
+        places: Sequence[str] = (),
         now: Now = clock.utc_now,
     ) -> None:
+        """`messages` are cut with each look; `places` lie on the disks that containers fill."""
         self._runtime = runtime
+        self._messages = messages
+        self._places = places
+        self._used_bytes: list[int] = []  # of the places' disks at the last look
+        self._looked_s = float("-inf")
         self._registry = registry
         self._bounds = bounds
         self._now = now
         self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
-        await Periodic("pods.logs", self.step, interval_s=self._bounds.interval_s).run()
+        interval_s = min(self._bounds.interval_s, _GLANCE_S)
+        await Periodic("pods.logs", self.glance, interval_s=interval_s).run()
+
+    async def glance(self) -> None:
+        """A step if one is due, or if a disk's use has grown much."""
+        now_s = asyncio.get_running_loop().time()
+        used = await asyncio.to_thread(_used_bytes, self._places)
+        grown = len(used) != len(self._used_bytes) or any(
+            new - old > _GROWN_BYTES for new, old in zip(used, self._used_bytes, strict=True)
+        )
+        if grown or now_s - self._looked_s >= self._bounds.interval_s:
+            self._looked_s, self._used_bytes = now_s, used
+            await self.step()
 
     async def step(self) -> None:
-        """Rotate logs that are too large; a failure is logged once and retried."""
+        """Cut messages, rotate logs that are too large, and again while they flood.
+
+        A failure is logged once and retried.
+        """
+        if self._messages is not None:
+            await self._messages.cut(self._registry.views().values())
         running = [
             detail
             for view in self._registry.views().values()
             for detail in view.containers
             if detail.container.state is ContainerState.RUNNING and detail.log_path
         ]
-        for detail in await asyncio.to_thread(self._too_large, running):
-            container_id = detail.container.id
-            try:
-                await self._rotate(detail)
-                self._outages.recovered(subject=container_id)
-            except (OSError, RuntimeCallError) as error:
-                text = "cannot rotate the log %s: %s"
-                self._outages.failed(text, detail.log_path, error, subject=container_id)
+        large = await asyncio.to_thread(self._too_large, running)
+        for _ in range(_FLOOD_LOOKS):
+            rotated = [detail for detail in large if await self._try_to_rotate(detail)]
+            if not rotated:
+                break
+            await asyncio.sleep(_FLOOD_S)
+            large = await asyncio.to_thread(self._too_large, rotated)
         self._outages.retain({detail.container.id for detail in running})
+
+    async def _try_to_rotate(self, detail: ContainerDetail) -> bool:
+        container_id = detail.container.id
+        try:
+            await self._rotate(detail)
+        except (OSError, RuntimeCallError) as error:
+            text = "cannot rotate the log %s: %s"
+            self._outages.failed(text, detail.log_path, error, subject=container_id)
+            return False
+        self._outages.recovered(subject=container_id)
+        return True
 
     def _too_large(self, details: list[ContainerDetail]) -> list[ContainerDetail]:
         return [detail for detail in details if _size(detail.log_path) > self._bounds.max_bytes]
 
     async def _rotate(self, detail: ContainerDetail) -> None:
-        path = Path(detail.log_path)
-        await asyncio.to_thread(_make_room, path, keep=max(self._bounds.max_files - 2, 0))
-        rotated = path.with_name(f"{path.name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}")
-        await asyncio.to_thread(path.rename, rotated)
+        path, name = detail.log_path, os.path.basename(detail.log_path)
+        now = self._now()
+        rotated = f"{name}.{now.strftime(_STAMP)}"
+        settled = (now - timedelta(seconds=self._bounds.interval_s)).strftime(_STAMP)
+        keep = max(self._bounds.max_files - 2, 0)
+        await asyncio.to_thread(_set_aside, path, rotated, keep, settled)
         try:
             await self._runtime.reopen_log(detail.container.id)
         except (RuntimeCallError, asyncio.CancelledError):
-            await asyncio.to_thread(_restore, rotated, path)
+            await asyncio.to_thread(_restore, path, rotated)
             raise
         if self._bounds.max_files < 2:
-            await asyncio.to_thread(rotated.unlink)
+            await asyncio.to_thread(remove, path, rotated)
+
+
+def _used_bytes(places: Iterable[str]) -> list[int]:
+    used = []
+    for place in places:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(place)
+            used.append((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+    return used
 
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return os.stat(path, follow_symlinks=False).st_size
     except OSError:
         return 0  # removed meanwhile
 
 
-def _restore(rotated: Path, path: Path) -> None:
+def remove(path: str, prefix: str = "") -> None:
+    """Remove the files beside a log whose names begin with `prefix`, by default its own name.
+
+    What cannot be removed goes with the pod.
+    """
+    with contextlib.suppress(OSError), reader.directory_of(path) as directory:
+        for name in os.listdir(directory):
+            if name.startswith(prefix or os.path.basename(path)):
+                _remove(directory, name)
+
+
+def _remove(directory: int, name: str) -> None:
+    with contextlib.suppress(IsADirectoryError):
+        descriptors.unlink(name, directory)
+
+
+def _set_aside(path: str, rotated: str, keep: int, settled: str) -> None:
+    with reader.directory_of(path) as directory:
+        _make_room(directory, os.path.basename(path), keep, settled)
+        os.rename(os.path.basename(path), rotated, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _restore(path: str, rotated: str) -> None:
     """Restore the log's name, unless the runtime began a new log before the call failed."""
-    if not path.exists():
-        rotated.rename(path)
+    with reader.directory_of(path) as directory:
+        name = os.path.basename(path)
+        if name not in os.listdir(directory):
+            os.rename(rotated, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _make_room(path: Path, *, keep: int) -> None:
-    """Delete unfinished files and all but the newest `keep` rotated ones; compress those."""
-    rotated = sorted(path.parent.glob(f"{path.name}.*"))
-    for unfinished in [path for path in rotated if path.suffix == _UNFINISHED]:
-        unfinished.unlink()
-        rotated.remove(unfinished)
-    for old in rotated[: len(rotated) - keep] if keep else rotated:
-        old.unlink()
-    for kept in rotated[len(rotated) - keep :] if keep else ():
-        if kept.suffix != _GZIP and kept.exists():
-            _compress(kept)
+def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
+    """Delete unfinished files and all but the newest `keep` rotated ones.
+
+    Those set aside before the stamp `settled` are compressed.
+    """
+    found = sorted(n for n in os.listdir(directory) if n.startswith(f"{log_name}."))
+    rotated = [name for name in found if not name.endswith(_UNFINISHED)]
+    kept = rotated[len(rotated) - keep :] if keep else []
+    for name in found:
+        if name not in kept or not _is_file(directory, name):
+            _remove(directory, name)
+        elif not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
+            _compress(directory, name)
 
 
-def _compress(path: Path) -> None:
+def _is_file(directory: int, name: str) -> bool:
+    """Whether it is one that the agent or the runtime made, not a link that a pod put there."""
+    return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+
+
+def _compress(directory: int, name: str) -> None:
     """The compressed file gets its name only once it is complete."""
-    unfinished = path.with_name(path.name + _UNFINISHED)
+    unfinished = name + _UNFINISHED
     try:
-        with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
-            shutil.copyfileobj(source, target)
-        unfinished.chmod(path.stat().st_mode & 0o777)
-        unfinished.rename(path.with_name(path.name + _GZIP))
+        with os.fdopen(descriptors.open_file(name, directory), "rb") as source:
+            mode = os.fstat(source.fileno()).st_mode & 0o777
+            made = descriptors.create_file(unfinished, mode, directory)
+            with os.fdopen(made, "wb") as raw, gzip.open(raw, "wb") as target:
+                shutil.copyfileobj(source, target)
+        os.rename(unfinished, name + _GZIP, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
-        unfinished.unlink(missing_ok=True)  # it would occupy the rest of a full disk
+        _remove(directory, unfinished)  # it would occupy the rest of a full disk
         raise
-    path.unlink()
+    os.unlink(name, dir_fd=directory)

@@ -1,8 +1,9 @@
 """Termination messages: texts that containers leave when they exit.
 
 The agent mounts a file at `terminationMessagePath` and reads it once the container has exited.
-With FallbackToLogsOnError the end of a failed container's log replaces an empty message. Limits are
-the reference agent's.
+What a container writes there beyond the part that is read is cut off while it runs, or it could
+fill the node's disk past every limit. With FallbackToLogsOnError the end of a failed container's
+log replaces an empty message. Limits are the reference agent's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile
 from nodeagent.pods.observed import ObservedPod
@@ -21,6 +23,7 @@ from orch.wire.records.pods import Container
 
 DEFAULT_PATH = "/dev/termination-log"
 MAX_BYTES = 4096
+_LARGE_BYTES = 64 * 1024
 _LOG_LINES, _LOG_BYTES = 80, 2048
 _FALLBACK = "FallbackToLogsOnError"
 
@@ -31,6 +34,16 @@ class TerminationMessages:
     def __init__(self, root_dir: str) -> None:
         self._root = Path(root_dir)
         self._known: dict[str, str] = {}  # container id → message
+
+    async def cut(self, pods: Iterable[ObservedPod]) -> None:
+        """Cut off what running containers have written beyond the part that is read."""
+        running = [
+            self.path(seen.uid, detail.container.name, detail.container.attempt)
+            for seen in pods
+            for detail in seen.containers
+            if detail.container.state is ContainerState.RUNNING
+        ]
+        await asyncio.to_thread(_cut_large, running)
 
     def path(self, uid: str, container: str, attempt: int) -> Path:
         return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
@@ -62,8 +75,9 @@ class TerminationMessages:
         path = self.path(uid, detail.container.name, detail.container.attempt)
         data = b""
         # The file is missing when an older agent made the container, or the pod is being removed.
-        with contextlib.suppress(OSError), path.open("rb") as stream:
+        with contextlib.suppress(OSError), os.fdopen(descriptors.open_file(path), "rb") as stream:
             data = stream.read(MAX_BYTES)
+        _cut_large([path])
         if not data and fallback and detail.exit_code != 0 and detail.log_path:
             data = _end_of_log(detail.log_path)
         return data.decode(errors="replace")
@@ -71,9 +85,20 @@ class TerminationMessages:
 
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o666)
     os.fchmod(descriptor, 0o666)  # writable for any user of the container
     os.close(descriptor)
+
+
+def _cut_large(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # gone, or made by an older agent
+            if path.stat(follow_symlinks=False).st_blocks * 512 > _LARGE_BYTES:
+                opened = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    os.ftruncate(opened, MAX_BYTES)
+                finally:
+                    os.close(opened)
 
 
 def _end_of_log(path: str) -> bytes:

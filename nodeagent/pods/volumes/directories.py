@@ -10,42 +10,60 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from nodeagent import descriptors
 from nodeagent.pods.spec.volume_files import VolumeFile
 
 log = logging.getLogger(__name__)
 
 
-def make(path: Path, mode: int = 0o755) -> bool:
-    """Create a directory and its missing parents with `mode`; True when it is new. OSError."""
-    missing: list[Path] = []
-    current = path
-    while not current.exists():
-        missing.append(current)
-        current = current.parent
-    if not missing and not path.is_dir():
-        raise NotADirectoryError(20, "not a directory", str(path))
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        directory.chmod(mode)
-    return bool(missing)
+def make(path: Path, mode: int = 0o755, *, unlinked: int = 0) -> None:
+    """Create a directory and its missing parents with `mode`; existing ones are left alone.
 
-
-def chgrp(path: Path, group: int | None) -> int | None:
-    """Change a directory's group; None without a group or the permission to change it. OSError."""
-    if group is None or path.stat().st_gid == group:
-        return group
+    The last `unlinked` parts of the path must be no links. OSError.
+    """
+    existing, missing = path, list[str]()
+    while len(missing) < unlinked or not existing.exists():
+        missing.insert(0, existing.name)
+        existing = existing.parent
+    root = os.open(existing, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.chown(path, -1, group)
-    except PermissionError:
-        log.warning("%s cannot be given to group %d: the agent lacks CAP_CHOWN", path, group)
+        os.close(descriptors.reach(root, missing, new_mode=mode))
+    finally:
+        os.close(root)
+
+
+def chgrp(path: Path, group: int | None, mode: int | None = None) -> int | None:
+    """Change a directory's group, and its mode with it; OSError.
+
+    None without a group or the permission to change it.
+    """
+    if group is None:
         return None
+    with descriptors.directory(path) as opened:
+        if os.fstat(opened).st_gid == group:
+            return group
+        try:
+            os.fchown(opened, -1, group)
+        except PermissionError:
+            text = "%s cannot be given to group %d: the agent lacks CAP_CHOWN"
+            log.warning(text, path, group)
+            group = None
+        if mode is not None:
+            _set_mode(opened, mode, path)
     return group
+
+
+def _set_mode(opened: int, mode: int, path: Path) -> None:
+    try:
+        os.fchmod(opened, mode)
+    except PermissionError:  # RestrictSUIDSGID= of the shipped unit
+        text = "new files in %s do not inherit its group: the agent may not set the setgid bit"
+        log.warning(text, path)
 
 
 DATA = "..data"
@@ -71,7 +89,8 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         (directory / _NEW_DATA).symlink_to(made.name)
         (directory / _NEW_DATA).replace(directory / DATA)
     except OSError:
-        shutil.rmtree(made, ignore_errors=True)  # else each retry would fill the disk further
+        with contextlib.suppress(OSError):  # left behind, each retry would fill the disk further
+            descriptors.remove_tree(made)
         raise
     for name in _top_names(files):
         _link(directory, name)
@@ -108,7 +127,7 @@ def _link(directory: Path, name: str) -> None:
     unfinished.unlink(missing_ok=True)
     unfinished.symlink_to(target)
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        descriptors.remove_tree(path)
     unfinished.replace(path)
 
 
@@ -118,7 +137,7 @@ def _clear(directory: Path, files: Sequence[VolumeFile]) -> None:
     for name in sorted(set(os.listdir(directory)) - kept):
         path = directory / name
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            descriptors.remove_tree(path)
         else:
             path.unlink()
 

@@ -1,6 +1,7 @@
 """mount(2) and umount2(2), and the mounts below a directory; blocking, called from a thread.
 
-The agent mounts only tmpfs for volumes in memory, and sub-paths of volumes.
+Only tmpfs is mounted, for volumes in memory, and sub-paths of volumes. Used by the agent and by its
+helper: standard library only.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ import ctypes
 import errno
 import os
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTINFO = "/proc/self/mountinfo"
-_MS_NOSUID, _MS_NODEV, _MS_BIND = 2, 4, 4096
-_MNT_DETACH = 2
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 2, 4, 1 << 12, 1 << 19
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+# The numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of every architecture.
+_OPEN_TREE, _MOVE, _SET = 428, 429, 442
+_HERE, _CLONE, _EMPTY_PATH, _MOVE_EMPTY_PATH = -100, 1, 0x1000, 4
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -36,9 +41,25 @@ def mount_tmpfs(path: str, size_bytes: int | None) -> None:
 
 
 def bind(source: str, path: str) -> None:
-    """Bind-mount `source` on `path`; OSError names the path."""
+    """Bind-mount `source` on `path`; OSError names the path.
+
+    What is mounted in the source later is seen there, too; from kernel 5.12 on, undoing the bind
+    leaves it where it was, because the new mount is a slave before anybody sees it.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
+    tree = libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), _CLONE | os.O_CLOEXEC)
+    if tree < 0 and ctypes.get_errno() == errno.ENOSYS:
+        _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
+        return
+    _checked(min(tree, 0), path)
+    try:
+        propagation = struct.pack("4Q", 0, 0, _MS_SLAVE, 0)
+        made = libc.syscall(_SET, tree, b"", _EMPTY_PATH, propagation, len(propagation))
+        if made < 0 and ctypes.get_errno() != errno.ENOSYS:
+            _checked(made, path)
+        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), _MOVE_EMPTY_PATH), path)
+    finally:
+        os.close(tree)
 
 
 def is_shared(path: str, mountinfo: str = MOUNTINFO) -> bool:
@@ -60,10 +81,16 @@ def unmount(path: str) -> None:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        _checked(libc.umount2(os.fsencode(path), _MNT_DETACH), path)
+        _checked(libc.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW), path)
     except OSError as error:
         if error.errno != errno.EINVAL or any(m.path == path for m in mounts_below(path)):
             raise
+
+
+def mounts_on(place: Path) -> list[MountPoint]:
+    """What is mounted on `place` itself, the latest first."""
+    real = os.path.realpath(place)
+    return [mount for mount in mounts_below(real) if mount.path == real]
 
 
 def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:

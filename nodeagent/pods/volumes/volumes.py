@@ -9,18 +9,20 @@ in `spec.volume_files`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.spec import volume_files
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import NotThere, Objects
-from nodeagent.pods.volumes import directories, kernel_mounts, subpaths
+from nodeagent.pods.volumes import directories, kernel_mounts, mounts, subpaths
+from nodeagent.pods.volumes.mounts import MountDenied, MountError, Mounts, OwnMounts
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.runtime.base import Mount
 from orch.wire import quantity
@@ -49,8 +51,8 @@ def prepare(volume: HostPathVolume) -> str:
     if kind == "DirectoryOrCreate" and not path.exists():
         directories.make(path)
     if kind == "FileOrCreate" and not path.exists():
-        path.touch()
-        path.chmod(0o644)
+        with contextlib.suppress(FileExistsError):
+            os.close(descriptors.create_file(path, 0o644))
     fits, shown = _FILE_TESTS[kind]
     try:
         mode = path.stat().st_mode
@@ -88,8 +90,9 @@ class ProjectedData:
 class VolumeStore:
     """The volumes below one root directory (absolute)."""
 
-    def __init__(self, root_dir: str) -> None:
+    def __init__(self, root_dir: str, mounting: Mounts | None = None) -> None:
         self._root = Path(root_dir)
+        self._mounting = mounting or OwnMounts()
         self._secrets_on_disk = False
 
     def pod_dir(self, uid: str) -> Path:
@@ -127,7 +130,7 @@ class VolumeStore:
                 continue  # the runtime mounts it
             try:
                 places[volume.name] = self._make(pod, volume, data)
-            except (OSError, ValueError, SpecError, NotThere) as error:
+            except (OSError, ValueError, SpecError, NotThere, MountError) as error:
                 raise VolumeError(f"volume {volume.name!r}: {error}") from error
         return places
 
@@ -142,7 +145,7 @@ class VolumeStore:
         path = Path(volume_path(str(self._root), pod.metadata.uid or "", kind, volume.name))
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
         if volume.emptyDir is not None:
-            return _empty_dir(path, volume.emptyDir, group)
+            return self._empty_dir(path, volume.emptyDir, group)
         files = volume_files.files(pod, volume, data.objects, data.allocatable)
         if volume.secret is not None or volume.projected is not None:
             self._mount_in_memory(path)
@@ -150,15 +153,34 @@ class VolumeStore:
         return str(path)
 
     def _mount_in_memory(self, path: Path) -> None:
-        """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount."""
+        """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount.
+
+        Files that are there already stay where they are, since running containers see them there.
+        """
         directories.make(path)
+        if os.path.lexists(path / directories.DATA):
+            return
         try:
-            _mount_tmpfs(path, None)
-        except PermissionError as error:
+            self._mount_tmpfs(path, None)
+        except MountDenied as error:
             if not self._secrets_on_disk:
-                text = "secrets of pods are stored on disk below %s: %s"
-                log.warning(text, self._root, error.strerror)
+                log.warning("secrets of pods are stored on disk below %s: %s", self._root, error)
             self._secrets_on_disk = True
+
+    def _empty_dir(self, path: Path, volume: EmptyDirVolume, group: int | None) -> str:
+        if volume.medium not in (None, "", "Memory"):
+            raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')
+        directories.make(path.parent)
+        directories.make(path, 0o777)
+        if volume.medium == "Memory":
+            size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
+            self._mount_tmpfs(path, size)
+        directories.chgrp(path, group, _SETGID_DIRECTORY)  # new files inherit the group
+        return str(path)
+
+    def _mount_tmpfs(self, path: Path, size_bytes: int | None) -> None:
+        if not kernel_mounts.mounts_on(path):
+            self._mounting.tmpfs(path, size_bytes)
 
     def _bind(
         self, uid: str, container: str, mounts: Sequence[Mount], roots: set[str]
@@ -172,7 +194,8 @@ class VolumeStore:
             volume = max((r for r in roots if path.startswith(f"{r.rstrip('/')}/")), key=len)
             place = self.pod_dir(uid) / _SUB_PATHS / container / str(index)
             try:
-                made.append(replace(mount, host_path=subpaths.bind(volume, path, place)))
+                bound = subpaths.bind(volume, path, place, self._mounting)
+                made.append(replace(mount, host_path=bound))
             except (OSError, SubPathError) as error:
                 raise VolumeError(str(error)) from error
         return tuple(made)
@@ -182,17 +205,18 @@ class VolumeStore:
             raise VolumeError(f"{uid!r} is not a pod uid")
         directory = self.pod_dir(uid)
         try:
-            subpaths.unbind(directory / _SUB_PATHS)
-            for mount in kernel_mounts.mounts_below(os.path.realpath(directory)):
-                if mount.filesystem != "tmpfs":
-                    raise VolumeError(
-                        f"{mount.path} has a {mount.filesystem} mounted on it that the agent did "
-                        "not mount; unmount it, and the pod's directory is removed"
-                    )
-                kernel_mounts.unmount(mount.path)
+            subpaths.unbind(directory / _SUB_PATHS, self._mounting)
+            for volume in directory.glob("volumes/*/*"):
+                if [m.filesystem for m in kernel_mounts.mounts_on(volume)][:1] == ["tmpfs"]:
+                    mounts.clear(volume, self._mounting)
+            if left := kernel_mounts.mounts_below(os.path.realpath(directory)):
+                raise VolumeError(
+                    f"{left[0].path} has a {left[0].filesystem} mounted on it that the agent did "
+                    "not mount; unmount it, and the pod's directory is removed"
+                )
             if directory.exists():
-                shutil.rmtree(directory)
-        except OSError as error:
+                descriptors.remove_tree(directory)
+        except (OSError, MountError) as error:
             raise VolumeError(f"cannot remove {directory}: {error}") from error
 
     def _uids(self) -> list[str]:
@@ -211,23 +235,3 @@ def is_in_memory(volume: Volume) -> bool:
     """Whether it is a tmpfs, as secrets are and an emptyDir may be."""
     secrets = volume.secret is not None or volume.projected is not None
     return secrets or (volume.emptyDir is not None and volume.emptyDir.medium == "Memory")
-
-
-def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
-    if volume.medium not in (None, "", "Memory"):
-        raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')
-    directories.make(path.parent)
-    directories.make(path, 0o777)
-    if volume.medium == "Memory":
-        size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
-        _mount_tmpfs(path, size)
-    if group is not None and path.stat().st_gid != group:
-        directories.chgrp(path, group)
-        path.chmod(_SETGID_DIRECTORY)  # new files inherit the group
-    return str(path)
-
-
-def _mount_tmpfs(path: Path, size_bytes: int | None) -> None:
-    real = os.path.realpath(path)
-    if not any(mount.path == real for mount in kernel_mounts.mounts_below(real)):
-        kernel_mounts.mount_tmpfs(real, size_bytes)

@@ -64,7 +64,7 @@ class Starting:
             in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
             wanted = await self._specify(action, pod, container, sandbox)
             log_dir = Path(in_sandbox.log_directory, container.name)
-            await asyncio.to_thread(directories.make, log_dir)
+            await asyncio.to_thread(directories.make, log_dir, unlinked=2)
         except (SpecError, VolumeError, ValueError, OSError) as error:
             raise StepFailed(container.name, CONFIG_ERROR, str(error)) from error
         async with failing_as("CreateContainerError", container.name):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from pathlib import Path
 
+from nodeagent import descriptors
 from nodeagent.pods.actions import (
     Action,
     CreateSandbox,
@@ -25,6 +25,7 @@ from nodeagent.pods.actions import (
 from nodeagent.pods.backoff import StepFailed, failing_as
 from nodeagent.pods.cgroups.pod_cgroups import CgroupError
 from nodeagent.pods.decide import plan
+from nodeagent.pods.logs import rotation
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import isolation, spec
 from nodeagent.pods.spec.env import SpecError
@@ -33,7 +34,6 @@ from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.starting import Starting
 from nodeagent.pods.worker.stopping import Stopping
-from nodeagent.runtime.base import ContainerDetail
 from orch.wire.records.pods import Pod
 
 
@@ -73,7 +73,7 @@ class Steps:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
-            await asyncio.to_thread(directories.make, Path(wanted.log_directory))
+            await asyncio.to_thread(directories.make, Path(wanted.log_directory), unlinked=1)
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error
         await self._services.cgroups.ensure(pod)
@@ -110,7 +110,7 @@ class Steps:
         self._services.messages.forget((container_id,))
         gone = next((c for c in seen.containers if c.container.id == container_id), None)
         if gone and gone.log_path:
-            await asyncio.to_thread(_remove_log, gone)
+            await asyncio.to_thread(rotation.remove, gone.log_path)
 
     async def _remove_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedRemoveSandbox"):
@@ -122,13 +122,6 @@ class Steps:
 
 def _containers_of(sandbox_id: str, seen: ObservedPod) -> list[str]:
     return [c.container.id for c in seen.containers if c.container.sandbox_id == sandbox_id]
-
-
-def _remove_log(detail: ContainerDetail) -> None:
-    """Remove the log of a removed container with its rotated files."""
-    path = Path(detail.log_path)
-    for rotated in path.parent.glob(f"{path.name}*"):
-        rotated.unlink(missing_ok=True)
 
 
 async def remove_traces(uid: str, services: PodServices) -> None:
@@ -151,5 +144,6 @@ def _remove_logs(pod_logs_dir: str, uid: str) -> None:
     except FileNotFoundError:
         return
     for entry in entries:
+        path = os.path.join(pod_logs_dir, entry)
         if uid and entry.endswith(f"_{uid}"):
-            shutil.rmtree(os.path.join(pod_logs_dir, entry))
+            os.unlink(path) if os.path.islink(path) else descriptors.remove_tree(path)

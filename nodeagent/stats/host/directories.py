@@ -2,9 +2,10 @@
 
 Directories are walked in this process, never by a forked `du`. A walk has a budget of time and
 inodes; a directory that exceeds it keeps its old value and is walked less often, down to a
-sixteenth. A refresh has a budget too, and begins with what the last one did not reach. The
-directories' authors may be hostile (containers write them): a walk goes from descriptor to
-descriptor, follows no symbolic link, never leaves the file system, and has a maximal depth.
+sixteenth; `excessive` has those that are to blame themselves. A refresh has a budget too, and
+begins with what the last one did not reach. The directories' authors may be hostile (containers
+write them): a walk goes from descriptor to descriptor, follows no symbolic link, never leaves the
+file system, and has a maximal depth.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
 MAX_DEPTH = 128  # every level keeps a descriptor open
 _INODES_PER_CHECK = 1000  # between two readings of the clock
+_MANY_INODES = 50_000  # for less, it is the disk that is slow
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -41,7 +43,14 @@ class WalkBudget:
 
 
 class BudgetSpent(Exception):
-    """The walk was given up; the text gives the reason."""
+    """The walk was given up; the text gives the reason.
+
+    `excessive`: for the shape of the directory, not for a slow disk.
+    """
+
+    def __init__(self, reason: str, *, excessive: bool = True) -> None:
+        super().__init__(reason)
+        self.excessive = excessive
 
 
 def measure_directory(
@@ -49,11 +58,13 @@ def measure_directory(
     budget: WalkBudget,
     *,
     recursive: bool = True,
+    apparent: bool = False,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> DirectoryUse | None:
     """What `path` and everything below it use; None when it is not a readable directory.
 
-    Blocks count, as for `du`, and a file with several names counts once. Not recursive: only the
+    Blocks count, as for `du`, or with `apparent` lengths, as an archive has them; a file with
+    several names counts once. Not recursive: only the
     plain files directly in it, as for log directories. BudgetSpent when the budget does not
     suffice. Entries that vanish during the walk or cannot be read do not count.
     """
@@ -63,7 +74,7 @@ def measure_directory(
         return None
     try:
         root = os.fstat(fd)
-        walk = _Walk(budget, root.st_dev, monotonic_s)
+        walk = _Walk(budget, root.st_dev, monotonic_s, apparent=apparent)
         if recursive:
             walk.count(root)
             walk.enter(fd)
@@ -77,11 +88,19 @@ def measure_directory(
 
 
 class _Walk:
-    def __init__(self, budget: WalkBudget, device: int, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        budget: WalkBudget,
+        device: int,
+        monotonic_s: Callable[[], float],
+        *,
+        apparent: bool,
+    ) -> None:
         self.used_bytes = 0
         self.inodes = 0
         self._budget = budget
         self._device = device
+        self._apparent = apparent
         self._monotonic_s = monotonic_s
         self._end_s = monotonic_s() + budget.time_s
         self._linked: set[int] = set()
@@ -91,7 +110,7 @@ class _Walk:
             if status.st_ino in self._linked:
                 return
             self._linked.add(status.st_ino)
-        self.used_bytes += status.st_blocks * _BLOCK_BYTES
+        self.used_bytes += status.st_size if self._apparent else status.st_blocks * _BLOCK_BYTES
         self.inodes += 1
         if self.inodes > self._budget.inodes:
             raise BudgetSpent(f"it has more than {self._budget.inodes} inodes")
@@ -123,7 +142,8 @@ class _Walk:
 
     def _check_deadline(self) -> None:
         if self._monotonic_s() > self._end_s:
-            raise BudgetSpent(f"{self._budget.time_s} s passed after {self.inodes} inodes")
+            text = f"{self._budget.time_s} s passed after {self.inodes} inodes"
+            raise BudgetSpent(text, excessive=self.inodes > _MANY_INODES)
 
 
 def _list(fd: int) -> Iterator[tuple[str, os.stat_result]]:
@@ -152,7 +172,8 @@ class _Schedule:
 class DirectoryUsage:
     """`latest` has the last good values by path, with the stamps of their walks.
 
-    `duration_s` is that of the last full refresh.
+    `excessive` has the reasons why directories that are too deep or hold too much could not be
+    measured, by path. `duration_s` is that of the last full refresh.
     """
 
     def __init__(
@@ -164,6 +185,7 @@ class DirectoryUsage:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.latest: dict[str, FsSample] = {}
+        self.excessive: dict[str, str] = {}
         self.walks_given_up = 0
         self.duration_s = 0.0
         self._budget = budget or WalkBudget()
@@ -178,6 +200,7 @@ class DirectoryUsage:
         for path in self._schedules.keys() - wanted.keys():
             del self._schedules[path]
             self.latest.pop(path, None)
+            self.excessive.pop(path, None)
         begun_s = self._monotonic_s()
         unreached = self._walk(sorted(wanted, key=self._age), wanted)
         if unreached:
@@ -217,12 +240,15 @@ class DirectoryUsage:
             )
         except BudgetSpent as error:
             self.walks_given_up += 1
+            if error.excessive:
+                self.excessive[path] = str(error)
             if schedule.next_skip == 1:  # the first time in a row
                 log.warning("giving up measuring %s: %s; its last value remains", path, error)
             schedule.skip = schedule.next_skip
             schedule.next_skip = min(schedule.next_skip * 2, _MAX_SKIPPED)
             return
         schedule.next_skip = 1
+        self.excessive.pop(path, None)
         if use is None:
             self.latest.pop(path, None)
         else:

@@ -26,7 +26,7 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
-HANDSHAKES_PER_TURN = 4  # of the event loop: each takes a millisecond
+HANDSHAKES_PER_TURN = 1  # of the event loop: it takes a millisecond or two
 KEPT_PER_OWNER = 16
 _OWNER_SHARE = 1 / 8  # of all connections
 _MAX_SCANNED = 64  # connections, in search of an idle one: an accept must stay cheap

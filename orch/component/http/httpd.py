@@ -76,6 +76,7 @@ MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 ACCEPTS_PER_TURN = 8  # of the event loop
 _BACKLOG = 1024
+_UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
 _BODY = web.RequestKey("body", bytes)
 
 
@@ -216,6 +217,7 @@ class HttpServer:
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,
                 lingering_time=LINGER_S,
+                read_bufsize=_UNREAD_BYTES,
                 auto_decompress=False,
             )
             connection.slow_clients = self._slow_clients

@@ -18,6 +18,7 @@ import hashlib
 import hmac
 import logging
 import os
+import stat
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from orch.wire.errors import ApiError, unauthorized
 from orch.wire.records.authentication import Identity, known
 
 log = logging.getLogger(__name__)
+
+_OTHERS = 0o077
 
 
 def read_tokens(path: Path) -> TokenAuthenticator:
@@ -56,6 +59,13 @@ def rows(path: Path) -> Iterator[tuple[int, str, Identity]]:
     """Line number, secret and identity; SetupError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & _OTHERS:
+                log.warning(
+                    "others can read or change the credentials in %s (mode %04o): chmod 600 it",
+                    path,
+                    mode,
+                )
             reader = csv.reader(file, skipinitialspace=True)
             for row in reader:
                 if row:

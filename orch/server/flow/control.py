@@ -9,6 +9,7 @@ beyond a bound is 429, which names the caller.
 from __future__ import annotations
 
 import asyncio
+import random
 from functools import partial
 from typing import Self
 
@@ -26,6 +27,7 @@ from orch.wire.records.authentication import Identity
 BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
+_REFUSED_AFTER_S = 0.5, 1.5  # for want of a place to wait: refusals at once would be a flood, too
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
@@ -41,9 +43,7 @@ class FlowControl:
         for kind in _KINDS:  # read when the page is rendered, not set at every request
             gauge.labels(kind).set_function(partial(self.in_flight.__getitem__, kind))
 
-    def admission(
-        self, connection: Connection, identity: Identity | None, info: RequestInfo
-    ) -> Admission:
+    def seat(self, connection: Connection, identity: Identity | None, info: RequestInfo) -> Seat:
         """The context in which a request is worked on; `identity` None: not authenticated."""
         caller = connection.owner
         if (
@@ -52,10 +52,10 @@ class FlowControl:
             or caller.identity is not identity  # mostly it is: one certificate, one caller
         ):
             caller = self.levels.caller(identity, connection.network, info.path)
-        return Admission(self, connection, caller, info)
+        return Seat(self, connection, caller, info)
 
 
-class Admission:
+class Seat:
     """Entering it takes a seat; ApiError 429."""
 
     __slots__ = ("_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated")
@@ -80,6 +80,7 @@ class Admission:
         connection, caller, schema = self._connection, self._caller, self._caller.schema
         level = schema.level
         if connection.owner is not caller and not connection.claim(caller, schema.rank):
+            connection.close()  # after the answer
             raise self._refusal("concurrency-limit", "all connections they may have are busy")
         if not level.begin(connection.network):
             raise self._refusal("concurrency-limit", "all connections of the level are busy")
@@ -164,6 +165,7 @@ class Admission:
         try:
             await queue.enter(self._caller)
         except QueueFull:
+            await asyncio.sleep(random.uniform(*_REFUSED_AFTER_S))  # noqa: S311
             raise self._refusal("queue-full", "as many of theirs as may are waiting") from None
         except TimeoutError:
             schema.waited_in_vain.observe(loop.time() - began_s)

@@ -127,11 +127,11 @@ class Levels:
         tenants = max(int(limits.max_connections * _CONNECTION_SHARE), 1)
         exempt = PriorityLevel("exempt")
         probes = PriorityLevel(
-            "exempt", FairQueue(Bounds(starts_per_turn=4, wait_s=wait_s)), tenants
+            "exempt", FairQueue(Bounds(starts_per_turn=1, wait_s=wait_s)), tenants
         )
-        system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (16, 4), wait_s))
+        system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (8, 2), wait_s))
         workload = PriorityLevel(
-            WORKLOAD, _queue(seats, 1 - _SYSTEM_SHARE, (4, 2), wait_s), tenants
+            WORKLOAD, _queue(seats, 1 - _SYSTEM_SHARE, (2, 1), wait_s), tenants
         )
         self.exempt = Schema("exempt", exempt, Rank.PRIVILEGED)
         self.probes = Schema("probes", probes, Rank.STRANGER)

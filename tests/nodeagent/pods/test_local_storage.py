@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,27 @@ def test_a_pod_keeps_to_its_bounds_or_is_told_which_one_it_broke(
     wanted: Pod, sample: PodSample, message: str
 ) -> None:
     assert local_storage.excess(wanted, sample) == message
+
+
+SHAPES: list[tuple[Pod, str]] = [
+    (
+        limited("1Gi"),
+        'EmptyDir volume "v" has the limit "1Gi" and cannot be measured: too deep. ',
+    ),
+    (
+        limited(disk="2Mi"),
+        "Pod ephemeral local storage has the limit 2097152 and cannot be measured: too deep. ",
+    ),
+    (limited(), ""),
+]
+
+
+@pytest.mark.parametrize(("wanted", "message"), SHAPES)
+def test_a_volume_that_cannot_be_measured_exceeds_every_limit(wanted: Pod, message: str) -> None:
+    sample = used(volume=1)
+    volume = VolumeTarget("v", "/v", "emptyDir")
+    sample = sample._replace(target=replace(sample.target, volumes=(volume,)))
+    assert local_storage.excess(wanted, sample, {"/v": "too deep"}) == message
 
 
 @pytest.mark.looptime

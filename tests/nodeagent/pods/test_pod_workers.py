@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from nodeagent.pods.volumes.volumes import VolumeStore
 from orch.wire.records.pods import Container, Pod
+from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import FakeSource, PodWorld, changed, named
 
@@ -267,6 +269,7 @@ async def test_pods_of_another_nodes_agent_are_left_alone(world: PodWorld) -> No
 async def test_nothing_blocks_the_loop(world: PodWorld, no_blocking: object) -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}]
     mounts = [{"name": "scratch", "mountPath": "/scratch", "subPath": "a/b"}]
+    world.services.volumes = VolumeStore(world.settings.root_dir, FakeMounts())
     profile = {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}
     container = container_data("app", volumeMounts=mounts, securityContext=profile)
     await world.start(pod(container, volumes=volumes))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sources import Sources
 from nodeagent.wiring import pods
 from nodeagent.wiring.base import Base
 from nodeagent.wiring.pods import Pods
@@ -16,12 +16,12 @@ from tests.nodeagent.wiring.conftest import BuildBase
 pytestmark = pytest.mark.may_block  # the machine's facts are read before anything is served
 
 STATIC = {"staticPodPath": "/manifests", "staticPodURL": "https://pods.example/all"}
-NO_SAMPLER: Any = None
 
 
 def build(base: Base) -> Pods | None:
     source = pods.build_api_source(base)
-    return pods.build_pods(base, NO_SAMPLER, source, pods.build_events(base, source), None)
+    sampler = Sampler(targets=tuple, sources=Sources())
+    return pods.build_pods(base, sampler, source, pods.build_events(base, source), None)
 
 
 def sources(base: Base) -> list[str]:

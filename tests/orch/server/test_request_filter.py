@@ -127,7 +127,7 @@ class Elsewhere:
 
 async def take_seats(api: Api, stack: contextlib.AsyncExitStack, count: int) -> None:
     for _ in range(count):
-        await stack.enter_async_context(api.server.flows.admission(Elsewhere(), SOMEBODY, WRITE))
+        await stack.enter_async_context(api.server.flows.seat(Elsewhere(), SOMEBODY, WRITE))
 
 
 async def test_too_many_requests_are_asked_to_come_back(server_pki: Pki, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,3 +190,34 @@ def test_a_log_that_is_gone_ends(path: Path) -> None:
         path.unlink()
         assert file.read() == b"a\n"
         assert file.read() == b""
+
+
+def test_a_link_is_no_log(tmp_path: Path) -> None:
+    log = tmp_path / "pod" / "app" / "0.log"
+    log.parent.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    log.symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="symbolic links"):
+        LogFile(str(log))
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(OSError, match="not a regular file"):
+        LogFile(str(log))
+
+
+@pytest.mark.parametrize("swapped", ["pod/app", "pod"])
+def test_a_directory_that_became_a_link_is_not_followed(tmp_path: Path, swapped: str) -> None:
+    log = tmp_path / "logs" / "pod" / "app" / "0.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(DATA)
+    with closing(LogFile(str(log))) as file:
+        assert read_all(file) == DATA
+        (tmp_path / "logs" / swapped).rename(tmp_path / "aside")
+        host = tmp_path / "host" / "app"
+        host.mkdir(parents=True)
+        for place in (host, host.parent):
+            (place / "0.log").write_text("secret")
+        (tmp_path / "logs" / swapped).symlink_to(tmp_path / "host")
+        assert file.read() == b""
+        with pytest.raises(OSError):
+            LogFile(str(log))

@@ -9,16 +9,19 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
 
+from nodeagent.pods.logs import rotation
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
+from nodeagent.pods.logs.termination_messages import MAX_BYTES, TerminationMessages
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import RuntimeCallError, RuntimeTimeout
 from orch.component.process import loops
-from tests.fakes.pods import exited, instance, logged, sandbox, seen
+from tests.fakes.pods import UID, exited, instance, logged, sandbox, seen
 from tests.fakes.runtime import FakeRuntime
 
 
@@ -35,13 +38,13 @@ class ReopeningRuntime(FakeRuntime):
 
 
 class Rotated:
-    def __init__(self, directory: Path, *, max_files: int = 3) -> None:
+    def __init__(self, directory: Path, *, max_files: int = 3, interval_s: float = 0.5) -> None:
         self.log = directory / "0.log"
         self.runtime = ReopeningRuntime(self.log)
         self.registry = PodRegistry(PodSettings("node1", "/r", "/l"))
         self.show(running=True)
         self._time = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-        bounds = LogBounds(max_bytes=100, max_files=max_files)
+        bounds = LogBounds(max_bytes=100, max_files=max_files, interval_s=interval_s)
         self.rotation = LogRotation(self.runtime, self.registry, bounds, now=self._now)
 
     def show(self, *, running: bool) -> None:
@@ -155,3 +158,86 @@ async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotat
     await rotated.rotation.step()
     rotated.show(running=False)
     assert await rotated.fill("a") == ["0.log"]
+
+
+async def test_a_link_among_rotated_files_is_not_followed(rotated: Rotated, tmp_path: Path) -> None:
+    """A pod that mounts the directory of all logs must not have host files copied there."""
+    secret = tmp_path.parent / f"{tmp_path.name}-secret"
+    secret.write_text("secret")
+    (rotated.log.parent / "0.log.20260131-110000.000000").symlink_to(secret)
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+    assert secret.read_text() == "secret"
+
+
+async def test_a_log_directory_that_became_a_link_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "logs").symlink_to(tmp_path / "host")
+    rotated = Rotated(tmp_path / "logs")
+    assert await rotated.fill("a") == ["0.log"]
+    assert "cannot rotate the log" in caplog.text
+    rotation.remove(str(rotated.log))
+    assert [path.name for path in (tmp_path / "host").iterdir()] == ["0.log"]
+
+
+class FloodingRuntime(ReopeningRuntime):
+    """Its container fills each log at once."""
+
+    floods = 3
+
+    async def reopen_log(self, container_id: str) -> None:
+        await super().reopen_log(container_id)
+        self.floods -= 1
+        if self.floods:
+            await asyncio.to_thread(self.log.write_text, "x" * 101)
+
+
+async def test_a_flood_is_rotated_again_within_one_step(tmp_path: Path) -> None:
+    rotated = Rotated(tmp_path)
+    runtime = FloodingRuntime(rotated.log)
+    rotation = LogRotation(runtime, rotated.registry, LogBounds(max_bytes=100, max_files=9))
+    rotated.log.write_text("x" * 101)
+    await rotation.step()
+    assert len(runtime.called("reopen_log")) == 3
+    assert rotated.log.stat().st_size == 0
+
+
+async def test_what_a_flood_set_aside_is_not_compressed_before_the_interval(tmp_path: Path) -> None:
+    rotated = Rotated(tmp_path, max_files=4, interval_s=1.5)
+    await rotated.fill("a")
+    await rotated.fill("b")
+    assert not any(path.suffix == ".gz" for path in tmp_path.iterdir())
+    names = await rotated.fill("c")
+    assert [name.endswith(".gz") for name in names] == [False, True, False, False]
+
+
+async def test_a_disk_that_fills_is_looked_at_before_the_interval_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotated, used = Rotated(tmp_path), [100 << 20]
+    disk = os.statvfs(tmp_path)
+
+    def statvfs(_path: str) -> object:
+        free = disk.f_blocks - used[0] // disk.f_frsize
+        return SimpleNamespace(f_blocks=disk.f_blocks, f_bfree=free, f_frsize=disk.f_frsize)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    bounds = LogBounds(max_bytes=100, interval_s=3600)
+    rotation = LogRotation(rotated.runtime, rotated.registry, bounds, places=[str(tmp_path)])
+    await rotation.glance()  # the first
+    rotated.log.write_text("x" * 101)
+    await rotation.glance()
+    assert not rotated.runtime.called("reopen_log")
+    used[0] += 5 << 20
+    await rotation.glance()
+    assert rotated.runtime.called("reopen_log") == ["app0"]
+
+
+async def test_messages_are_cut_with_each_look(tmp_path: Path) -> None:
+    rotated, messages = Rotated(tmp_path), TerminationMessages(str(tmp_path))
+    path = messages.path(UID, "app", 0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(1 << 20))
+    await LogRotation(rotated.runtime, rotated.registry, messages=messages).step()
+    assert path.stat().st_size == MAX_BYTES

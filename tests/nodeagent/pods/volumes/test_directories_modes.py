@@ -28,8 +28,8 @@ def mode(path: Path | str) -> int:
 
 
 def test_a_directory_and_its_parents_get_the_mode_asked_for(tmp_path: Path) -> None:
-    assert directories.make(tmp_path / "a/b", 0o751)
-    assert not directories.make(tmp_path / "a/b", 0o700), "one that is there is left alone"
+    directories.make(tmp_path / "a/b", 0o751)
+    directories.make(tmp_path / "a/b", 0o700)  # one that is there is left alone
     assert (mode(tmp_path / "a"), mode(tmp_path / "a/b")) == (0o751, 0o751)
 
 
@@ -37,6 +37,16 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(NotADirectoryError):
         directories.make(tmp_path / "a")
+
+
+@pytest.mark.parametrize("below", ["pod", "pod/app"])
+def test_no_directory_is_made_through_a_link(tmp_path: Path, below: str) -> None:
+    """As a pod could leave one in the directory of all logs."""
+    (tmp_path / "host").mkdir()
+    (tmp_path / "pod").symlink_to("host")
+    with pytest.raises(OSError, match="is a link"):
+        directories.make(tmp_path / below, unlinked=len(Path(below).parts))
+    assert not list((tmp_path / "host").iterdir())
 
 
 async def test_volumes_can_be_read_by_users_other_than_root(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.volumes import kernel_mounts, subpaths
+from nodeagent.pods.volumes.mounts import OwnMounts
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.pods.volumes.volumes import VolumeError, VolumeStore
 from nodeagent.runtime.base import Mount
+from tests.fakes.mounts import shared_directory
 from tests.fakes.pods import UID
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -21,18 +23,19 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 @pytest.fixture(params=[1, 2])
 def shared(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A directory whose mounts are seen in other namespaces, as orch-up makes it.
+    with shared_directory(tmp_path / "shared", times=request.param) as directory:
+        yield directory
 
-    Shared twice, every mount in it is there twice, and both go at once.
-    """
-    directory = tmp_path / "shared"
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose mounts nobody else sees."""
+    directory = tmp_path / "private"
     directory.mkdir()
-    for _ in range(request.param):
-        subprocess.run(["mount", "--bind", directory, directory], check=True)
-        subprocess.run(["mount", "--make-shared", directory], check=True)
+    subprocess.run(["mount", "--bind", directory, directory], check=True)
+    subprocess.run(["mount", "--make-private", directory], check=True)
     yield directory
-    for mount in kernel_mounts.mounts_below(str(directory)):
-        kernel_mounts.unmount(mount.path)
+    kernel_mounts.unmount(str(directory))
 
 
 @pytest.fixture
@@ -45,15 +48,15 @@ def volume(tmp_path: Path) -> Path:
 
 @as_root
 def test_a_sub_path_is_mounted_where_the_runtime_finds_it(shared: Path, volume: Path) -> None:
-    place = shared / "app" / "0"
+    place = shared / "sub-paths" / "app" / "0"
     (volume / "a").mkdir()
     (volume / "a" / "file").write_text("seen")
-    assert subpaths.bind(str(volume), f"{volume}/a", place) == str(place)
+    assert subpaths.bind(str(volume), f"{volume}/a", place, OwnMounts()) == str(place)
     assert (place / "file").read_text() == "seen"
     (volume / "a").rename(volume / "b")
     (volume / "a").symlink_to("/etc")
     assert (place / "file").read_text() == "seen", "what was reached stays what is mounted"
-    subpaths.unbind(shared / "app")
+    subpaths.unbind(shared / "sub-paths", OwnMounts())
     assert (volume / "b" / "file").read_text() == "seen", "and is not removed with its mount"
 
 
@@ -64,33 +67,39 @@ def test_a_file_can_be_a_sub_path_and_the_next_container_gets_its_own(
     place = shared / "app" / "0"
     (volume / "one").write_text("one")
     (volume / "two").mkdir()
-    subpaths.bind(str(volume), f"{volume}/one", place)
+    subpaths.bind(str(volume), f"{volume}/one", place, OwnMounts())
     assert place.read_text() == "one"
-    subpaths.bind(str(volume), f"{volume}/two", place)
+    subpaths.bind(str(volume), f"{volume}/two", place, OwnMounts())
     assert place.is_dir()
     assert {mount.path for mount in kernel_mounts.mounts_below(str(place))} == {str(place)}
 
 
-def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, tmp_path: Path) -> None:
-    made = subpaths.bind(str(volume), f"{volume}/a/b", tmp_path / "p" / "0")
-    assert os.path.realpath(made) in (str(volume / "a" / "b"), str(tmp_path / "p" / "0"))
+@as_root
+def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, shared: Path) -> None:
+    made = Path(subpaths.bind(str(volume), f"{volume}/a/b", shared / "app" / "0", OwnMounts()))
+    assert (volume / "a" / "b").samefile(made)
     assert (volume / "a" / "b").stat().st_mode & 0o777 == 0o777
-    subpaths.unbind(tmp_path / "p")
 
 
-def test_a_link_inside_the_volume_is_followed(volume: Path, tmp_path: Path) -> None:
+@as_root
+def test_a_link_inside_the_volume_is_followed(volume: Path, shared: Path) -> None:
     (volume / "real").mkdir()
     (volume / "link").symlink_to("real")
-    subpaths.bind(str(volume), f"{volume}/link/new", tmp_path / "p" / "0")
-    assert (volume / "real" / "new").is_dir()
-    subpaths.unbind(tmp_path / "p")
+    made = Path(subpaths.bind(str(volume), f"{volume}/link/new", shared / "app" / "0", OwnMounts()))
+    assert (volume / "real" / "new").samefile(made)
+
+
+@as_root
+def test_without_a_shared_mount_there_is_no_sub_path(volume: Path, private: Path) -> None:
+    with pytest.raises(SubPathError, match=r"cannot mount subPath .* `mount --make-shared`"):
+        subpaths.bind(str(volume), f"{volume}/a", private / "app" / "0", OwnMounts())
 
 
 @pytest.mark.parametrize("below", ["out", "out/ssl", "out/new"])
 def test_no_link_leads_out_of_the_volume(volume: Path, tmp_path: Path, below: str) -> None:
     (volume / "out").symlink_to("/etc")
     with pytest.raises(SubPathError, match="leads out of its volume through a link"):
-        subpaths.bind(str(volume), f"{volume}/{below}", tmp_path / "p" / "0")
+        subpaths.bind(str(volume), f"{volume}/{below}", tmp_path / "p" / "0", OwnMounts())
     assert not Path("/etc/new").exists()
 
 
@@ -102,15 +111,15 @@ def test_a_link_put_there_after_the_look_is_not_followed(
     real = os.open
 
     def swapped(path: str, flags: int, **more: Any) -> int:
-        """The walk begins by opening the volume."""
-        if path == os.path.realpath(volume):
+        """The walk reaches the volume."""
+        if path == volume.name and (volume / "a").is_dir() and not (volume / "a").is_symlink():
             (volume / "a").rmdir()
             (volume / "a").symlink_to("/etc")
         return real(path, flags, **more)
 
     monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(SubPathError, match="cannot make subPath"):
-        subpaths.bind(str(volume), f"{volume}/a/ssl", tmp_path / "p" / "0")
+        subpaths.bind(str(volume), f"{volume}/a/ssl", tmp_path / "p" / "0", OwnMounts())
 
 
 @as_root

@@ -10,7 +10,9 @@ import pytest
 
 from nodeagent.pods.spec.references import ObjectData, Reference
 from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes.mounts import MountDenied, MountError
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError, VolumeStore
+from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, pod
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -164,6 +166,33 @@ async def test_a_secret_never_reaches_the_disk(store: VolumeStore) -> None:
     assert (await store.prepare(wanted, known))["v"] == path
     await store.remove(UID)
     assert kernel_mounts.mounts_below(path) == []
+
+
+async def test_secrets_stay_on_the_disk_where_they_were_put_without_a_mount(
+    store: VolumeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container that runs would not see another file system mounted over them."""
+    mounts = FakeMounts()
+    mounts.refusal = MountDenied("start the helper")
+    known = ProjectedData(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
+    wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
+    path = (await VolumeStore(str(tmp_path / "root"), mounts).prepare(wanted, known))["v"]
+    assert "secrets of pods are stored on disk" in caplog.text
+    mounts.refusal = None
+    await VolumeStore(str(tmp_path / "root"), mounts).prepare(wanted, known)
+    assert mounts.calls == []
+    assert Path(path, "key").read_bytes() == b"s3cret"
+
+
+async def test_a_secret_waits_for_a_helper_that_fails(tmp_path: Path) -> None:
+    mounts = FakeMounts()
+    mounts.refusal = MountError("the mount helper does not answer")
+    store = VolumeStore(str(tmp_path / "root"), mounts)
+    known = ProjectedData(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
+    wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
+    with pytest.raises(VolumeError, match="volume 'v': the mount helper does not answer"):
+        await store.prepare(wanted, known)
+    assert not list(tmp_path.glob("root/pods/*/volumes/secret/v/*"))
 
 
 async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:

@@ -151,3 +151,35 @@ def test_new_directories_keep_to_the_budget_and_leave_the_rest_to_the_next_refre
     assert (usage.duration_s, caplog.messages) == (0.0, [])
     usage.refresh_new(wanted)
     assert all(usage.latest.get(path) for path in wanted)
+
+
+def test_what_is_too_large_to_be_measured_is_named_until_it_fits(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = str(tmp_path / "v")
+    fill(tmp_path / "v", 10)
+    usage = usage_of(clock)
+    usage.refresh({path: True})
+    assert usage.excessive == {path: "it has more than 5 inodes"}
+    for index in range(8):
+        (tmp_path / "v" / str(index)).unlink()
+    usage.refresh({path: True})  # skipped once
+    usage.refresh({path: True})
+    assert usage.excessive == {}
+
+
+def test_a_forgotten_directory_is_no_longer_excessive(tmp_path: Path, clock: Clock) -> None:
+    fill(tmp_path / "v", 10)
+    usage = usage_of(clock)
+    usage.refresh({str(tmp_path / "v"): True})
+    usage.refresh({})
+    assert usage.excessive == {}
+
+
+def test_a_slow_disk_makes_no_directory_excessive(tmp_path: Path, clock: Clock) -> None:
+    fill(tmp_path / "v", 10)
+    seconds = itertools.count(0.0, 10.0)
+    usage = DirectoryUsage(wall_ns=clock, monotonic_s=lambda: next(seconds))
+    usage.refresh({str(tmp_path / "v"): True})
+    assert usage.walks_given_up == 1
+    assert usage.excessive == {}

@@ -189,3 +189,15 @@ async def test_who_leaves_does_not_make_another_check_begin(entries: Passwords, 
     slow.let_all()
     assert await second == 401
     assert slow.at_once == 1
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o644, True)])
+def test_a_file_that_others_can_read_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    path = tmp_path / "tokens.csv"
+    path.write_text("secret,ann,1\n")
+    path.chmod(mode)
+    credential_files.read_tokens(path)
+    assert ("chmod 600" in caplog.text) is warned
+    assert "secret" not in caplog.text

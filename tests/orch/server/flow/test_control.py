@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from orch.component.http.connection import Rank
 from orch.server.flow import control
-from orch.server.flow.control import Admission, FlowControl
+from orch.server.flow.control import FlowControl, Seat
 from orch.server.flow.levels import Limits
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError
@@ -39,6 +39,10 @@ class Connection:
         self.network = network
         self.refused = refused
         self.rank = Rank.STRANGER
+        self.closing = False
+
+    def close(self) -> None:
+        self.closing = True
 
     def claim(self, owner: object, rank: Rank) -> bool:
         self.owner, self.rank = owner, rank
@@ -51,14 +55,14 @@ class Fixture:
         gauge = Gauge("inflight", "text", ("request_kind",), registry=self.registry)
         self.flows = FlowControl(Limits(seats, 60.0, connections), gauge)
 
-    def admission(
+    def seat(
         self,
         identity: Identity | None = ANN,
         info: RequestInfo = READ,
         connection: Connection | None = None,
-    ) -> Admission:
+    ) -> Seat:
         reached: Any = connection or Connection()
-        return self.flows.admission(reached, identity, info)
+        return self.flows.seat(reached, identity, info)
 
     def in_flight(self, kind: str) -> float | None:
         return self.registry.get_sample_value("inflight", {"request_kind": kind})
@@ -79,19 +83,19 @@ def half_sent() -> StreamReader:
     return payload
 
 
-async def refusal(admission: Admission) -> ApiError:
+async def refusal(seat: Seat) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        async with admission:
+        async with seat:
             pass
     return caught.value
 
 
 async def test_requests_with_a_seat_are_counted_by_kind_until_they_end() -> None:
     fixture = Fixture()
-    async with fixture.admission(ANN, READ), fixture.admission(MASTER, WRITE):
+    async with fixture.seat(ANN, READ), fixture.seat(MASTER, WRITE):
         assert (fixture.in_flight("readOnly"), fixture.in_flight("mutating")) == (1, 1)
     with pytest.raises(ZeroDivisionError):
-        async with fixture.admission():
+        async with fixture.seat():
             raise ZeroDivisionError
     assert (fixture.in_flight("readOnly"), fixture.in_flight("mutating")) == (0, 0)
 
@@ -106,13 +110,13 @@ async def test_tenants_fill_their_own_seats_and_no_others() -> None:
     users = fixture.flows.levels.users
     async with contextlib.AsyncExitStack() as seats:
         for number in range(4):
-            await seats.enter_async_context(fixture.admission(Identity(f"user-{number}")))
-        waiting = asyncio.ensure_future(refusal(fixture.admission(BOB)))
+            await seats.enter_async_context(fixture.seat(Identity(f"user-{number}")))
+        waiting = asyncio.ensure_future(refusal(fixture.seat(BOB)))
         await turns()
         assert (users.executing, users.waiting) == (4, 1)
         health = parse_request("GET", "/readyz", {})
-        probe = fixture.admission(None, health)
-        async with fixture.admission(NODE), fixture.admission(MASTER), probe:
+        probe = fixture.seat(None, health)
+        async with fixture.seat(NODE), fixture.seat(MASTER), probe:
             assert (users.executing, users.waiting) == (4, 1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -121,24 +125,28 @@ async def test_tenants_fill_their_own_seats_and_no_others() -> None:
 
 async def test_one_tenant_leaves_seats_to_the_others() -> None:
     fixture = Fixture(seats=10)
-    async with fixture.admission(ANN):
-        second = asyncio.ensure_future(fixture.admission(ANN).__aenter__())
+    async with fixture.seat(ANN):
+        second = asyncio.ensure_future(fixture.seat(ANN).__aenter__())
         await turns()
         assert not second.done()
-        async with fixture.admission(BOB):
+        async with fixture.seat(BOB):
             pass
     await (await second).__aexit__()
 
 
+@pytest.mark.looptime
 async def test_beyond_its_queue_a_caller_is_told_who_it_is_and_when_to_come_back() -> None:
+    """But not at once: whoever is refused asks again."""
     fixture = Fixture(seats=10)
-    async with fixture.admission(ANN):
-        queued = [asyncio.ensure_future(refusal(fixture.admission(ANN))) for _ in range(200)]
+    async with fixture.seat(ANN):
+        queued = [asyncio.ensure_future(refusal(fixture.seat(ANN))) for _ in range(200)]
         await turns()
-        error = await refusal(fixture.admission(ANN))
+        began_s = asyncio.get_running_loop().time()
+        error = await refusal(fixture.seat(ANN))
+        assert asyncio.get_running_loop().time() - began_s >= 0.5
         assert (error.code, error.reason, error.retry_after_s) == (429, "TooManyRequests", 1)
         assert '"ann" (flow schema global-default, priority level workload)' in error.message
-        async with fixture.admission(BOB):
+        async with fixture.seat(BOB):
             pass
         for task in queued:
             task.cancel()
@@ -151,8 +159,8 @@ async def test_who_waits_too_long_is_asked_to_come_back() -> None:
     gauge = Gauge("inflight", "text", ("request_kind",), registry=registry)
     flows = FlowControl(Limits(1, 0.004, 100), gauge)
     connection: Any = Connection()
-    async with flows.admission(connection, ANN, READ):
-        error = await refusal(flows.admission(connection, ANN, READ))
+    async with flows.seat(connection, ANN, READ):
+        error = await refusal(flows.seat(connection, ANN, READ))
     assert (error.code, error.retry_after_s) == (429, 1)
     assert flows.levels.users.rejected == {"time-out": 1}
     assert flows.levels.users.waited_in_vain.count == 1
@@ -162,15 +170,15 @@ async def test_without_a_limit_nobody_waits_longer_than_for_a_turn() -> None:
     fixture = Fixture(seats=0)
     async with contextlib.AsyncExitStack() as seats:
         for _ in range(1000):
-            await seats.enter_async_context(fixture.admission(ANN, WRITE))
+            await seats.enter_async_context(fixture.seat(ANN, WRITE))
         assert fixture.in_flight("mutating") == 1000
 
 
 async def test_a_body_that_has_arrived_costs_nothing_more() -> None:
     fixture, payload = Fixture(), half_sent()
     payload.feed_eof()
-    async with fixture.admission(ANN, WRITE) as admission:
-        await admission.prepare(sending(payload))
+    async with fixture.seat(ANN, WRITE) as seat:
+        await seat.prepare(sending(payload))
         assert fixture.flows.levels.users.level.body_bytes == 0
         assert fixture.in_flight("mutating") == 1
 
@@ -178,9 +186,9 @@ async def test_a_body_that_has_arrived_costs_nothing_more() -> None:
 async def test_while_its_body_arrives_a_request_has_no_seat() -> None:
     fixture, payload = Fixture(), half_sent()
     level = fixture.flows.levels.users.level
-    async with fixture.admission(ANN, WRITE) as admission:
+    async with fixture.seat(ANN, WRITE) as seat:
         request = sending(payload, **{"Content-Length": "2"})
-        task = asyncio.ensure_future(admission.prepare(request))
+        task = asyncio.ensure_future(seat.prepare(request))
         await turns()
         assert (fixture.in_flight("mutating"), level.body_bytes) == (0, 2)
         payload.feed_data(b"}")
@@ -194,8 +202,8 @@ async def fill(fixture: Fixture, identity: Identity, count: int, **headers: str)
     """Requests of a caller whose bodies do not arrive."""
 
     async def post() -> None:
-        async with fixture.admission(identity, WRITE) as admission:
-            await admission.prepare(sending(half_sent(), **headers))
+        async with fixture.seat(identity, WRITE) as seat:
+            await seat.prepare(sending(half_sent(), **headers))
 
     tasks = [asyncio.ensure_future(post()) for _ in range(count)]
     await turns(2 * count + 20)
@@ -231,9 +239,9 @@ async def test_a_caller_has_few_bodies_under_way_by_count_and_bytes(
 
 async def test_a_body_that_says_it_is_too_large_is_not_waited_for() -> None:
     fixture = Fixture()
-    async with fixture.admission(ANN, WRITE) as admission:
+    async with fixture.seat(ANN, WRITE) as seat:
         with pytest.raises(ApiError) as caught:
-            await admission.prepare(sending(half_sent(), **{"Content-Length": str(LIMIT + 1)}))
+            await seat.prepare(sending(half_sent(), **{"Content-Length": str(LIMIT + 1)}))
     assert caught.value.code == 413
 
 
@@ -247,8 +255,8 @@ async def test_all_tenants_together_have_so_many_bytes_of_bodies() -> None:
     level = fixture.flows.levels.users.level
     assert level.body_bytes <= control.LEVEL_BODY_BYTES < level.body_bytes + LIMIT
     assert any(task.done() for task in tasks)
-    async with fixture.admission(NODE, WRITE) as admission:
-        task = asyncio.ensure_future(admission.prepare(sending(half_sent())))
+    async with fixture.seat(NODE, WRITE) as seat:
+        task = asyncio.ensure_future(seat.prepare(sending(half_sent())))
         await turns()
         assert not task.done(), "those of nodes are counted apart"
         await end([task])
@@ -260,30 +268,32 @@ async def test_a_watch_gives_its_seat_back_and_is_counted_for_its_caller() -> No
     request = make_mocked_request("GET", PATH)
     async with contextlib.AsyncExitStack() as watches:
         for _ in range(2):
-            watch = await watches.enter_async_context(fixture.admission(ANN, WATCH))
+            watch = await watches.enter_async_context(fixture.seat(ANN, WATCH))
             await watch.prepare(request)
         assert fixture.in_flight("readOnly") == 0
         with pytest.raises(ApiError) as caught:
-            async with fixture.admission(ANN, WATCH) as one_more:
+            async with fixture.seat(ANN, WATCH) as one_more:
                 await one_more.prepare(request)
         assert caught.value.code == 429
-        async with fixture.admission(BOB, WATCH) as others:
+        async with fixture.seat(BOB, WATCH) as others:
             await others.prepare(request)
-    async with fixture.admission(ANN, WATCH) as again:
+    async with fixture.seat(ANN, WATCH) as again:
         await again.prepare(request)
     assert fixture.in_flight("readOnly") == 0
 
 
 async def test_who_has_too_many_busy_connections_is_refused() -> None:
     fixture = Fixture(connections=4)
-    assert (await refusal(fixture.admission(connection=Connection(refused=True)))).code == 429
-    async with fixture.admission(ANN):
-        error = await refusal(fixture.admission(BOB))
+    connection = Connection(refused=True)
+    assert (await refusal(fixture.seat(connection=connection))).code == 429
+    assert connection.closing
+    async with fixture.seat(ANN):
+        error = await refusal(fixture.seat(BOB))
         assert "connections of the level" in error.message
         elsewhere = Connection(network="192.0.2.2")
-        async with fixture.admission(BOB, connection=elsewhere), fixture.admission(NODE):
+        async with fixture.seat(BOB, connection=elsewhere), fixture.seat(NODE):
             pass
-    async with fixture.admission(BOB):
+    async with fixture.seat(BOB):
         pass
 
 
@@ -295,14 +305,14 @@ async def test_connections_of_nodes_and_the_privileged_are_kept(
     identity: Identity | None, rank: Rank
 ) -> None:
     connection = Connection()
-    async with Fixture().admission(identity, connection=connection):
+    async with Fixture().seat(identity, connection=connection):
         assert connection.rank is rank
 
 
 async def test_a_connection_is_its_latest_callers() -> None:
     fixture, connection = Fixture(), Connection()
     for identity in (ANN, ANN, BOB, None):
-        async with fixture.admission(identity, connection=connection):
+        async with fixture.seat(identity, connection=connection):
             pass
         name = identity.name if identity else connection.network
         assert connection.owner.name == name

@@ -1,0 +1,169 @@
+"""The mount helper: mounts for the agent below its root directory, and does nothing else.
+
+Its socket is systemd's; it starts with the first request and ends when there are none. A request is
+one message: a word, and descriptors of the place and of what to bind there. A descriptor of another
+mount namespace cannot be mounted, so its path is walked here without following links, and must lead
+to the same file. Requests are answered one at a time, each within a deadline that ends the process.
+Standard library only: it is privileged, and starts often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from nodeagent import descriptors
+from nodeagent.pods.volumes import kernel_mounts
+
+DONE = b"done"
+REQUEST_BYTES = 64
+ANSWER_BYTES = 512
+_DEADLINE_S = 10
+READ_S = 2.0
+_IDLE_S = 60.0
+_FIRST_DESCRIPTOR = 3  # of those that systemd passes
+_IN_MEMORY = ("empty-dir", "secret", "projected")
+_VOLUMES, _SUB_PATHS = "volumes", "volume-subpaths"  # below pods/<uid>
+
+
+class Refused(Exception):
+    """A request that is not carried out; the text gives the reason."""
+
+
+class MountHelper:
+    """Serves the processes of `peer_unit`, a unit of its own slice; "" serves all of its user."""
+
+    def __init__(self, root_dir: str, peer_unit: str) -> None:
+        self._root = Path(os.path.realpath(root_dir))
+        self._peer_unit = peer_unit
+
+    def serve(self, connection: socket.socket) -> None:
+        """Answer one request; never raises."""
+        passed: list[int] = []
+        try:
+            connection.settimeout(READ_S)
+            request, passed, flags, _ = socket.recv_fds(connection, REQUEST_BYTES, 2)
+            self._check_peer(connection)
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise Refused("the request is too long")
+            self._perform(request, passed)
+            answer = DONE
+        except (Refused, OSError, ValueError) as error:
+            sys.stderr.write(f"refused: {error}\n")
+            answer = str(error).encode("ascii", "replace")[:ANSWER_BYTES]
+        finally:
+            for descriptor in passed:
+                os.close(descriptor)
+        with suppress(OSError):  # the peer has gone
+            connection.send(answer)
+
+    def _check_peer(self, connection: socket.socket) -> None:
+        sent = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, gid = struct.unpack("3i", sent)
+        if (uid, gid) != (os.geteuid(), os.getegid()):
+            raise Refused(f"process {pid} is of user {uid} and group {gid}")
+        if self._peer_unit:
+            wanted = f"{_cgroup('self').rpartition('/')[0]}/{self._peer_unit}"
+            if not pid or _cgroup(str(pid)) != wanted:
+                raise Refused(f"process {pid} is not in the cgroup {wanted}")
+
+    def _perform(self, request: bytes, passed: Sequence[int]) -> None:
+        match request.decode("ascii").split(" "), len(passed):
+            case ["tmpfs", size], 1 if size.isdecimal():
+                with self._place(passed[0], _VOLUMES) as place:
+                    kernel_mounts.mount_tmpfs(place, int(size))
+            case ["bind"], 2:
+                with self._place(passed[0], _SUB_PATHS) as place, _same(passed[1]) as source:
+                    kernel_mounts.bind(f"/proc/self/fd/{source}", place)
+            case ["unmount"], 1:
+                with self._place(passed[0], _VOLUMES, _SUB_PATHS) as place:
+                    self._check_own(passed[0])
+                    kernel_mounts.unmount(place)
+            case _:
+                raise Refused(f"{request!r} with {len(passed)} descriptors is no request")
+
+    @contextmanager
+    def _place(self, passed: int, *kinds: str) -> Iterator[str]:
+        """A path, by a descriptor held open, of the volume or sub-path that `passed` refers to."""
+        below = _path_of(passed).relative_to(self._root).parts
+        if len(below) != 5 or below[0] != "pods" or below[2] not in kinds:
+            raise Refused(f"{'/'.join(below)} is no place for that")
+        if below[2] == _VOLUMES and below[3] not in _IN_MEMORY:
+            raise Refused(f"volumes of the kind {below[3]} are not in memory")
+        with _same(passed), ExitStack() as held:
+            parent = descriptors.reach_path(str(self._root.joinpath(*below[:-1])))
+            held.callback(os.close, parent)
+            yield f"/proc/self/fd/{parent}/{below[-1]}"
+
+    def _check_own(self, passed: int) -> None:
+        path = _path_of(passed)
+        found = kernel_mounts.mounts_on(path)
+        if not found:
+            raise Refused(f"nothing is mounted on {path}")
+        in_memory = path.relative_to(self._root).parts[2] == _VOLUMES
+        if in_memory and found[0].filesystem != "tmpfs":
+            raise Refused(f"{path} has a {found[0].filesystem} mounted on it by somebody else")
+
+
+@contextmanager
+def _same(passed: int) -> Iterator[int]:
+    """A descriptor of this mount namespace for the file that `passed` refers to."""
+    path = _path_of(passed)
+    reached = descriptors.reach_path(str(path))
+    try:
+        if not os.path.samestat(os.fstat(reached), os.fstat(passed)):
+            raise Refused(f"{path} is another file here")
+        yield reached
+    finally:
+        os.close(reached)
+
+
+def _path_of(passed: int) -> Path:
+    path = os.readlink(f"/proc/self/fd/{passed}")
+    if not path.startswith("/"):
+        raise Refused(f"{path} has no path")
+    return Path(path)
+
+
+def _cgroup(pid: str) -> str:
+    """Where systemd has put a process: in the unified hierarchy, or in its own."""
+    rows = [line.split(":", 2) for line in Path("/proc", pid, "cgroup").read_text().splitlines()]
+    paths = {controllers: path for _, controllers, path in rows}
+    unified = paths.get("", "/")
+    return unified if unified != "/" else paths.get("name=systemd", "/")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve the socket that systemd passes; 0 once there was nothing to do for a minute."""
+    flags = parser().parse_args(argv)
+    helper = MountHelper(flags.root_dir, flags.peer_unit)
+    with socket.socket(fileno=_FIRST_DESCRIPTOR) as listener:
+        listener.settimeout(_IDLE_S)
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                return 0
+            signal.alarm(_DEADLINE_S)  # ends the process; the next request starts another
+            with connection:
+                helper.serve(connection)
+            signal.alarm(0)
+
+
+def parser() -> argparse.ArgumentParser:
+    text = "Mounts volumes for a node agent that may not mount. Started by its socket unit."
+    flags = argparse.ArgumentParser(prog="nodeagent-mounts", description=text, allow_abbrev=False)
+    flags.add_argument("--root-dir", default="/var/lib/nodeagent", help="the agent's state")
+    flags.add_argument("--peer-unit", default="nodeagent.service", help="the agent's unit")
+    return flags
+
+
+if __name__ == "__main__":
+    sys.exit(main())
