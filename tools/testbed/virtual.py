@@ -8,6 +8,7 @@ never changes the image.
 from __future__ import annotations
 
 import base64
+import compileall
 import json
 import platform
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from tools.runtime_lib import images, locks, packages
 from tools.runtime_lib.progress import RuntimeToolError, run, say
+from tools.testbed.installed import REPOSITORY
 from tools.testbed.machine import Machine
 
 # Stable's kernel for clouds has NVMe and ext4 built in, and so needs no initial RAM disk.
@@ -59,6 +61,12 @@ _NEEDLESS = (
     "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-control.socket",
     "systemd-udevd-kernel.socket", "systemd-hwdb-update.service", "systemd-logind.service",
     "systemd-journal-catalog-update.service", "serial-getty@ttyS0.service", "getty@tty1.service",
+    "ldconfig.service", "systemd-update-done.service", "systemd-sysusers.service",
+    "systemd-random-seed.service", "systemd-user-sessions.service", "systemd-remount-fs.service",
+    "kmod-static-nodes.service", "modprobe@configfs.service", "modprobe@fuse.service",
+    "modprobe@drm.service", "sys-kernel-config.mount", "sys-fs-fuse-connections.mount",
+    "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount",
+    "dev-mqueue.mount",
 )  # fmt: skip
 _MODULES = "virtio_pci\nvirtio_console\n"  # what udev would load
 _RUNNER = """[Unit]
@@ -323,7 +331,13 @@ def _fetch_kernel(base: Path) -> None:
 
 
 def _make_image(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
-    """The disk is made anew each time: it holds the sources as they are now."""
+    """The disk is made anew each time: it holds the sources as they are now.
+
+    They are compiled here, for the emulated processor would take a minute for each program.
+    """
+    for source, _ in shown:
+        if source.parent == REPOSITORY:
+            compileall.compile_dir(source, quiet=2)
     own = base / "image"
     shutil.rmtree(own, ignore_errors=True)
     _add_files(own / "extra", root)
