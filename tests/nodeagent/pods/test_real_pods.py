@@ -174,7 +174,9 @@ async def test_a_log_is_rotated_under_a_writing_container(agent: Agent) -> None:
     talk = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.01; done"
     agent.put(manifest("talker", {"name": "app", "command": ["sh", "-c", talk]}))
     await agent.runs("talker")
-    rotation = LogRotation(agent.runtime, agent.registry, LogBounds(max_bytes=4096, max_files=3, interval_s=0))
+    rotation = LogRotation(
+        agent.runtime, agent.registry, LogBounds(max_bytes=4096, max_files=3, interval_s=0)
+    )
     [log] = agent.directory.glob("logs/*/app/0.log")
     for _ in range(3):
         await agent.until(lambda: log.stat().st_size > 4096)
