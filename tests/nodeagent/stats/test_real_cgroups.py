@@ -6,11 +6,10 @@ import contextlib
 import itertools
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -196,13 +195,12 @@ def test_a_pass_costs_at_most_three_times_its_bare_reads(tree: Tree) -> None:
         for path in paths:
             readers.read(path)
 
-    ratios = []
-    for _ in range(7):
-        costs = []
-        for work in (bare, ours):
+    costs: dict[Callable[[], None], list[int]] = {bare: [], ours: []}
+    for _ in range(15):
+        for work, taken in costs.items():
             begun = time.thread_time_ns()
             work()
-            costs.append(time.thread_time_ns() - begun)
-        ratios.append(costs[1] / costs[0])
+            taken.append(time.thread_time_ns() - begun)
     readers.close()
-    assert statistics.median(ratios) <= 3.0
+    # The least disturbed of each: others on the machine take caches, which costs either its part.
+    assert min(costs[ours]) <= 3.0 * min(costs[bare]), costs
