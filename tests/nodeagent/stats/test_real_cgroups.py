@@ -88,12 +88,12 @@ def running(tree: Tree, path: str, code: str) -> Iterator[int]:
         process.communicate()
 
 
-def test_a_container_held_to_half_a_core_shows_half_a_core_and_its_pressure(tree: Tree) -> None:
-    path = tree.make("/half")
+def test_a_container_held_to_a_tenth_of_a_core_shows_it_and_its_pressure(tree: Tree) -> None:
+    path = tree.make("/tenth")
     if tree.host.version == "v2":
-        tree.write(path, "cpu", "cpu.max", "50000 100000")
+        tree.write(path, "cpu", "cpu.max", "10000 100000")
     else:
-        tree.write(path, "cpu", "cpu.cfs_quota_us", "50000")
+        tree.write(path, "cpu", "cpu.cfs_quota_us", "10000")
     readers = CgroupReaders(tree.host)
     with running(tree, path, BURN):
         time.sleep(0.3)  # let the load begin; what is measured is the time between the samples
@@ -104,9 +104,9 @@ def test_a_container_held_to_half_a_core_shows_half_a_core_and_its_pressure(tree
     assert first and second and first.cpu and second.cpu
     rate = rate_nanocores(second, first)
     assert rate is not None
-    assert 0.02e9 < rate < 0.6e9, "half a core, or less on a machine that is busy"
-    assert second.limits.cpu_quota_usec == 50000
-    if second.cpu.throttled_periods is not None and rate > 0.4e9:
+    assert 0.02e9 < rate < 0.2e9, "a tenth, which even a busy machine has to give"
+    assert second.limits.cpu_quota_usec == 10000
+    if second.cpu.throttled_periods is not None:
         assert second.cpu.throttled_periods > (first.cpu.throttled_periods or 0)
     if first.cpu_pressure and second.cpu_pressure:
         assert second.cpu_pressure.some.total_usec > first.cpu_pressure.some.total_usec
