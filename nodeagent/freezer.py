@@ -163,8 +163,10 @@ def _pids(cgroup: Path) -> Iterator[str]:
 def _tracer(process: Path, proc: Path) -> str:
     """The name of the program tracing a process; "" for none."""
     try:
-        found = _TRACER.search((process / "status").read_text())
-        return (proc / found[1] / "comm").read_text().strip() if found else ""
+        found = _TRACER.search((process / "status").read_text(errors="replace"))
+        if not found:
+            return ""
+        return (proc / found[1] / "comm").read_text(errors="replace").strip()
     except OSError:  # exited meanwhile
         return ""
 

@@ -6,11 +6,10 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from . import processes
+from . import processes, sharing
 
 _LEAVING_S = 5.0
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_MOUNTS = Path("/proc/self/mountinfo")
 
 
 def container_ids(state: Path, running: Collection[processes.Process]) -> set[str]:
@@ -74,7 +73,6 @@ def _remove_one(cgroup: Path) -> bool:
 
 def _hierarchies() -> Iterator[Path]:
     """Yield the mount point of every cgroup hierarchy."""
-    for line in _MOUNTS.read_text().splitlines():
-        mounted, _, described = line.partition(" - ")
-        if described.split(" ", 1)[0] in ("cgroup", "cgroup2"):
-            yield Path(mounted.split(" ")[4])
+    for fields in sharing.mounts():
+        if fields[fields.index("-") + 1] in ("cgroup", "cgroup2"):
+            yield Path(fields[4])

@@ -71,4 +71,6 @@ def _since_shared(directory: Path) -> list[str]:
 
 
 def mounts() -> list[list[str]]:
-    return [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    """The fields of this process's mount table, in the order they were mounted."""
+    table = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())  # paths may have any bytes
+    return [line.split(" ") for line in table.split("\n") if line]

@@ -105,8 +105,9 @@ def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:
 
 
 def _mounts(mountinfo: str) -> list[MountPoint]:
-    """In the order they were mounted."""
-    return [_parse(line.split(" ")) for line in Path(mountinfo).read_text().splitlines()]
+    """In the order they were mounted; a path may have any bytes that the kernel does not escape."""
+    table = os.fsdecode(Path(mountinfo).read_bytes())
+    return [_parse(line.split(" ")) for line in table.split("\n") if line]
 
 
 def _parse(fields: list[str]) -> MountPoint:

@@ -117,6 +117,9 @@ def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
         "23 22 0:21 / /a\\040b/c rw shared:5 - ext4 /dev/x rw\n"
         "24 22 0:22 / /a\\040bc rw - tmpfs tmpfs rw\n"
     )
+    with table.open("ab") as others:  # of anybody: the kernel escapes neither
+        others.write(b"25 22 0:23 / /not\xfftext rw - ext4 /dev/y rw\n")
+        others.write("26 22 0:24 / /a\x85\u2028\x0cb rw - ext4 /dev/y rw\n".encode())
     found = kernel_mounts.mounts_below("/a b", str(table))
     assert [(m.path, m.filesystem) for m in found] == [("/a b/c", "ext4"), ("/a b", "tmpfs")]
 
