@@ -2,7 +2,8 @@
 
 From 80 % of the limit on, tenants' requests that may store or start something are refused, at 90 %
 everything of theirs but deletions; what is kept for slow and resuming readers is given up. Nodes,
-the control plane and the privileged group are served as long as the process lives.
+the control plane and the privileged group are served as long as the process lives. A sample is
+taken every second, from 60 % on ten times as often: a fast tenant stores 40 MB in a second.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 1.0
+INTERVAL_S, NEAR_INTERVAL_S = 1.0, 0.1
 RETRY_AFTER_S = 5
-_HIGH, _CRITICAL = 0.8, 0.9
+_NEAR, _HIGH, _CRITICAL = 0.6, 0.8, 0.9
 _RECOVERED = 0.05  # below the share at which a state began, it ends
 _DELETIONS = ("delete", "deletecollection")
 _READS = ("get", "list")
@@ -41,7 +43,7 @@ class Memory(Protocol):
 
 
 class MemoryPressure:
-    """`look` takes a sample; `relieve` frees what can be spared, at each sample under pressure.
+    """`loop` takes samples; `relieve` frees what can be spared, at each sample under pressure.
 
     `limit_bytes` 0: the limit that the process has anyway.
     """
@@ -53,6 +55,7 @@ class MemoryPressure:
         self.limit_bytes = limit_bytes or memory.limit_bytes()
         self.used_bytes = 0
         self.refused = 0
+        self.loop = Periodic("memory", self.look, interval_s=INTERVAL_S)
         self._memory = memory
         self._relieve = relieve
         self._log = OnceLog(log)
@@ -61,6 +64,8 @@ class MemoryPressure:
         self.used_bytes = await asyncio.to_thread(self._memory.used_bytes)
         share = self.used_bytes / self.limit_bytes
         before, self.state = self.state, self._judge(share)
+        near = share >= _NEAR and not self.state
+        self.loop.interval_s = NEAR_INTERVAL_S if near else INTERVAL_S
         if self.state:
             self._relieve()
         if self.state > before:

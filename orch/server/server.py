@@ -24,7 +24,6 @@ from orch.component.http.slow_clients import SlowClients
 from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
 from orch.component.process.memory import ProcessMemory
-from orch.server import pressure
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.priority import Priorities
@@ -173,7 +172,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
-            Periodic("memory", self.pressure.look, interval_s=pressure.INTERVAL_S),
+            self.pressure.loop,
             Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
                 "namespaces",

@@ -58,6 +58,15 @@ async def test_tenants_keep_less_as_more_is_used_and_deletions_always(used, stat
     assert allowed(pressure) == left
 
 
+async def test_samples_are_frequent_while_a_fast_tenant_could_pass_the_bound_in_a_second() -> None:
+    memory, intervals_s = Memory(), []
+    pressure = MemoryPressure(memory)
+    for memory.used in (599, 600, 799, 800, 740):
+        await pressure.look()
+        intervals_s.append(pressure.loop.interval_s)
+    assert intervals_s == [1.0, 0.1, 0.1, 1.0, 0.1]
+
+
 async def test_what_is_proxied_is_no_mere_read() -> None:
     memory = Memory()
     pressure = MemoryPressure(memory)
