@@ -4,8 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
-# The attacks come last and alone: what they measure is what others feel meanwhile.
-# Several files at a time, and what pytest compiles is kept, which halves its start.
+# Several files at a time; attacks that measure what others feel meanwhile come last, by themselves.
+# What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 export RUN_DIR
 
@@ -19,8 +19,8 @@ run: $(VENV)/.run-ready
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
 test: check $(VENV)/.test-ready
-	$(PYTEST) -n auto --ignore=tests/attacks
-	$(PYTEST) tests/attacks
+	$(PYTEST) -n auto -m "not soak and not alone"
+	$(PYTEST) -m alone
 
 test-quick: $(VENV)/.dev-ready
 	$(PYTEST) -n auto --hypothesis-profile=quick -m "not soak and not real and not slow" \

@@ -18,6 +18,8 @@ import pytest
 from tests.attacks import harness
 from tests.attacks.harness import Attacked
 
+pytestmark = pytest.mark.alone
+
 STALLING = """
 import http.server, ssl, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -23,7 +23,7 @@ from tests.attacks import harness
 from tests.attacks.harness import NEIGHBOUR, OPERATOR, Attacked
 from tests.e2e.harness import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 MEMORY_BYTES = 48 * 2**20  # that all hostile answers together may take
 ATTACK_S = 10.0  # no answer goes on for longer than this

@@ -26,6 +26,8 @@ from tests.attacks import harness
 from tests.attacks.harness import NODE, OPERATOR, TENANT, Attacked
 from tests.e2e.harness import eventually
 
+pytestmark = pytest.mark.alone
+
 USERS = tuple(f"user{number}" for number in range(20))
 OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -24,7 +24,7 @@ from tests.attacks.harness import MALLORY, TENANT, Attacked, head
 from tests.e2e import apiserver
 from tests.e2e.harness import eventually
 
-pytestmark = pytest.mark.seconds(40)
+pytestmark = pytest.mark.alone
 
 REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'

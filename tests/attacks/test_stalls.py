@@ -16,6 +16,8 @@ from orch.server.request import protobuf
 from tests.attacks import harness
 from tests.attacks.harness import MALLORY, RBAC, TENANT, Attacked
 
+pytestmark = pytest.mark.alone
+
 CORE = f"/api/v1/namespaces/{TENANT}"
 ROLES = f"{RBAC}/namespaces/{TENANT}/roles"
 BINDINGS = f"{RBAC}/namespaces/{TENANT}/rolebindings"
