@@ -19,7 +19,8 @@ _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 2, 4, 1 << 12, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 # The numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of every architecture.
 _OPEN_TREE, _MOVE, _SET = 428, 429, 442
-_HERE, _CLONE, _EMPTY_PATH, _MOVE_EMPTY_PATH = -100, 1, 0x1000, 4
+_HERE, _CLONE, _EMPTY_PATH = -100, 1, 0x1000
+_MOVE_EMPTY_PATH, _FOLLOW = 4, 0x10  # a descriptor's path is a link
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
@@ -57,7 +58,8 @@ def bind(source: str, path: str) -> None:
         made = libc.syscall(_SET, tree, b"", _EMPTY_PATH, propagation, len(propagation))
         if made < 0 and ctypes.get_errno() != errno.ENOSYS:
             _checked(made, path)
-        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), _MOVE_EMPTY_PATH), path)
+        flags = _MOVE_EMPTY_PATH | _FOLLOW
+        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), flags), path)
     finally:
         os.close(tree)
 
