@@ -16,6 +16,7 @@ from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerDetail
+from orch.component.http.connection import allow_pauses
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
@@ -50,6 +51,7 @@ class ContainerLogs:
             raise bad_request(f"cannot open the log {detail.log_path}: {error.strerror}") from None
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         response.enable_chunked_encoding()
+        allow_pauses(request)
         try:
             await response.prepare(request)
             async for piece in self._pieces(file, options, pod, detail):

@@ -37,7 +37,7 @@ _GONE = (errno.ENOENT, errno.ENODEV)  # of the other cgroup version, or the cont
 RETRY_S = 0.5
 SETTLE_S = 0.2
 _SETTLE_CHECKS = 3
-_TRACER = re.compile(r"^TracerPid:\s+([1-9]\d*)$", re.MULTILINE)
+_TRACER = re.compile(rb"^TracerPid:\s+([1-9]\d*)$", re.MULTILINE)
 
 # control file → its values when frozen, the value that thaws; cgroup v1 and v2
 _CONTROLS = {"freezer.state": (("FROZEN", "FREEZING"), "THAWED"), "cgroup.freeze": (("1",), "0")}
@@ -150,7 +150,7 @@ def left_frozen(
 
 def _is_being_dumped(cgroup: Path, proc: Path) -> bool:
     """Whether CRIU traces a process in it, as it does from freeze to the end of the dump."""
-    return any(_tracer(proc / pid, proc) == "criu" for pid in _pids(cgroup))
+    return any(_tracer(proc / pid, proc) == b"criu" for pid in _pids(cgroup))
 
 
 def _pids(cgroup: Path) -> Iterator[str]:
@@ -160,15 +160,13 @@ def _pids(cgroup: Path) -> Iterator[str]:
             yield from Path(directory, "cgroup.procs").read_text().split()
 
 
-def _tracer(process: Path, proc: Path) -> str:
-    """The name of the program tracing a process; "" for none."""
+def _tracer(process: Path, proc: Path) -> bytes:
+    """The name of the program tracing a process, any bytes; none for none."""
     try:
-        found = _TRACER.search((process / "status").read_text(errors="replace"))
-        if not found:
-            return ""
-        return (proc / found[1] / "comm").read_text(errors="replace").strip()
+        found = _TRACER.search((process / "status").read_bytes())
+        return (proc / found[1].decode() / "comm").read_bytes().strip() if found else b""
     except OSError:  # exited meanwhile
-        return ""
+        return b""
 
 
 def _is_frozen(cgroup: Path) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodeagent.runtime.base import (
     Container,
@@ -31,6 +31,13 @@ class ObservedPod:
     name: str
     sandboxes: tuple[SandboxDetail, ...] = ()
     containers: tuple[ContainerDetail, ...] = ()
+    _by_name: dict[str, list[ContainerDetail]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for detail in self.containers:  # a pod may have a thousand, each asked for in each round
+            self._by_name.setdefault(detail.container.name, []).append(detail)
 
     @property
     def sandbox(self) -> SandboxDetail | None:
@@ -48,10 +55,10 @@ class ObservedPod:
 
     def instances(self, name: str) -> tuple[ContainerDetail, ...]:
         """Every container created under this name, newest first."""
-        return tuple(c for c in self.containers if c.container.name == name)
+        return tuple(self._by_name.get(name, ()))
 
     def latest(self, name: str) -> ContainerDetail | None:
-        return next((c for c in self.containers if c.container.name == name), None)
+        return next(iter(self._by_name.get(name, ())), None)
 
     def running(self, name: str) -> ContainerDetail | None:
         latest = self.latest(name)

@@ -68,7 +68,7 @@ def host(tmp_path: Path) -> Path:
 @contextmanager
 def swapped(volume: Path, host: Path) -> Iterator[None]:
     """`volume/d` is in turns a directory and a link to the host's."""
-    (volume / "d" / "part").mkdir(parents=True)
+    (volume / "d" / "part").mkdir(parents=True, exist_ok=True)
     (volume / "l").symlink_to(host)
     command = [sys.executable, "-c", SWAP, volume / "d", volume / "l"]
     swapper = subprocess.Popen(command, stdout=subprocess.PIPE)

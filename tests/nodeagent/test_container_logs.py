@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -15,7 +16,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from nodeagent.container_logs import ContainerLogs
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
-from orch.component.http.httpd import text_errors
+from orch.component.http import slow_clients
+from orch.component.http.httpd import HttpServer, text_errors
 from tests.fakes.pods import exited, instance, logged, pod, sandbox, seen
 
 Client = TestClient[web.Request, web.Application]
@@ -103,6 +105,22 @@ async def test_a_container_without_a_log_is_waiting(client: Client, logs: Logged
     response = await client.get("/containerLogs/default/web/app?previous=true")
     assert response.status == 400
     assert "previous terminated container" in await response.text()
+
+
+async def test_a_reader_may_pause_in_a_log(logs: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server pauses when its own client does."""
+    monkeypatch.setattr(slow_clients, "STALL_S", 0.1)
+    monkeypatch.setattr(slow_clients, "GRACE_S", 0.1)
+    logs.current.write_bytes(LINES * 50_000)
+    app = web.Application()
+    ContainerLogs(logs.registry).add_to(app)
+    listener = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    url = f"http://127.0.0.1:{await listener.start()}/containerLogs/default/web/app"
+    async with aiohttp.ClientSession() as session, session.get(url, read_bufsize=1000) as answer:
+        assert await answer.content.readline() == b"line 0\n"
+        await asyncio.sleep(1.0)
+        assert (await answer.content.read()).count(b"\n") == 5 * 50_000 - 1
+    await listener.stop()
 
 
 async def test_a_followed_log_grows_and_ends_with_its_container(

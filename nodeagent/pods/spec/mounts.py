@@ -48,8 +48,8 @@ def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
     """The path below the volume, "" for the volume itself; SpecError when it leads out of it."""
     expression = mount.subPathExpr
     path = env.expand(expression, values) if expression else mount.subPath or ""
-    if path.startswith("/") or ".." in PurePosixPath(path).parts:
-        raise SpecError(f"subPath {path!r} must be relative and must not contain '..'")
+    if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
+        raise SpecError(f"subPath {path!r} must be relative and must not contain '..' nor NUL")
     return path
 
 

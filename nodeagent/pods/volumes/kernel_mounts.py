@@ -19,8 +19,9 @@ _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 2, 4, 1 << 12, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 # The numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of every architecture.
 _OPEN_TREE, _MOVE, _SET = 428, 429, 442
-_HERE, _CLONE, _EMPTY_PATH, _MOVE_EMPTY_PATH = -100, 1, 0x1000, 4
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_HERE, _CLONE, _EMPTY_PATH = -100, 1, 0x1000
+_MOVE_EMPTY_PATH, _FOLLOW = 4, 0x10  # a descriptor's path is a link
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ def bind(source: str, path: str) -> None:
         made = libc.syscall(_SET, tree, b"", _EMPTY_PATH, propagation, len(propagation))
         if made < 0 and ctypes.get_errno() != errno.ENOSYS:
             _checked(made, path)
-        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), _MOVE_EMPTY_PATH), path)
+        flags = _MOVE_EMPTY_PATH | _FOLLOW
+        _checked(libc.syscall(_MOVE, tree, b"", _HERE, os.fsencode(path), flags), path)
     finally:
         os.close(tree)
 
@@ -105,16 +107,19 @@ def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:
 
 
 def _mounts(mountinfo: str) -> list[MountPoint]:
-    """In the order they were mounted; a path may have any bytes that the kernel does not escape."""
-    table = os.fsdecode(Path(mountinfo).read_bytes())
-    return [_parse(line.split(" ")) for line in table.split("\n") if line]
+    """In the order they were mounted.
+
+    A pod names what is mounted as a sub-path of its volume: any bytes, and only the kernel's own
+    newline ends a line.
+    """
+    return [_parse(line.split(b" ")) for line in Path(mountinfo).read_bytes().split(b"\n") if line]
 
 
-def _parse(fields: list[str]) -> MountPoint:
-    path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-    separator = fields.index("-")
-    is_shared = any(field.startswith("shared:") for field in fields[6:separator])
-    return MountPoint(path, fields[separator + 1], is_shared)
+def _parse(fields: list[bytes]) -> MountPoint:
+    path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
+    separator = fields.index(b"-")
+    is_shared = any(field.startswith(b"shared:") for field in fields[6:separator])
+    return MountPoint(os.fsdecode(path), os.fsdecode(fields[separator + 1]), is_shared)
 
 
 def _checked(result: int, path: str) -> None:

@@ -10,7 +10,9 @@ Standard library only: it is privileged, and starts often.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import select
 import signal
 import socket
 import struct
@@ -27,7 +29,9 @@ REQUEST_BYTES = 64
 ANSWER_BYTES = 512
 _DEADLINE_S = 10
 READ_S = 2.0
+_STRANGER_S = 0.1  # whoever else asks must not keep the agent waiting
 _IDLE_S = 60.0
+_SO_PEERPIDFD = 77
 _FIRST_DESCRIPTOR = 3  # of those that systemd passes
 _IN_MEMORY = ("empty-dir", "secret", "projected")
 _VOLUMES, _SUB_PATHS = "volumes", "volume-subpaths"  # below pods/<uid>
@@ -48,9 +52,11 @@ class MountHelper:
         """Answer one request; never raises."""
         passed: list[int] = []
         try:
-            connection.settimeout(READ_S)
+            stranger = self._stranger(connection)
+            connection.settimeout(_STRANGER_S if stranger else READ_S)
             request, passed, flags, _ = socket.recv_fds(connection, REQUEST_BYTES, 2)
-            self._check_peer(connection)
+            if stranger:
+                raise Refused(stranger)
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise Refused("the request is too long")
             self._perform(request, passed)
@@ -64,43 +70,49 @@ class MountHelper:
         with suppress(OSError):  # the peer has gone
             connection.send(answer)
 
-    def _check_peer(self, connection: socket.socket) -> None:
+    def _stranger(self, connection: socket.socket) -> str:
+        """Who the peer is, if it is not the agent."""
         sent = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, gid = struct.unpack("3i", sent)
         if (uid, gid) != (os.geteuid(), os.getegid()):
-            raise Refused(f"process {pid} is of user {uid} and group {gid}")
+            return f"process {pid} is of user {uid} and group {gid}"
         if self._peer_unit:
             wanted = f"{_cgroup('self').rpartition('/')[0]}/{self._peer_unit}"
-            if not pid or _cgroup(str(pid)) != wanted:
-                raise Refused(f"process {pid} is not in the cgroup {wanted}")
+            if not pid or _cgroup(str(pid)) != wanted or _has_exited(connection):
+                return f"process {pid} is not in the cgroup {wanted}"
+        return ""
 
     def _perform(self, request: bytes, passed: Sequence[int]) -> None:
         match request.decode("ascii").split(" "), len(passed):
             case ["tmpfs", size], 1 if size.isdecimal():
-                with self._place(passed[0], _VOLUMES) as place:
+                with self._place(passed[0], _VOLUMES) as (place, _):
                     kernel_mounts.mount_tmpfs(place, int(size))
             case ["bind"], 2:
-                with self._place(passed[0], _SUB_PATHS) as place, _same(passed[1]) as source:
+                with self._place(passed[0], _SUB_PATHS) as (place, _), _same(passed[1]) as source:
                     kernel_mounts.bind(f"/proc/self/fd/{source}", place)
             case ["unmount"], 1:
-                with self._place(passed[0], _VOLUMES, _SUB_PATHS) as place:
+                with self._place(passed[0], _VOLUMES, _SUB_PATHS) as (_, name):
                     self._check_own(passed[0])
-                    kernel_mounts.unmount(place)
+                    kernel_mounts.unmount(name)
             case _:
                 raise Refused(f"{request!r} with {len(passed)} descriptors is no request")
 
     @contextmanager
-    def _place(self, passed: int, *kinds: str) -> Iterator[str]:
-        """A path, by a descriptor held open, of the volume or sub-path that `passed` refers to."""
+    def _place(self, passed: int, *kinds: str) -> Iterator[tuple[str, str]]:
+        """Paths, by descriptors held open, of the volume or sub-path that `passed` refers to.
+
+        The first is of what is there; the agent could swap its name for a link by now. The second
+        is of that name, which unmounting takes and does not follow.
+        """
         below = _path_of(passed).relative_to(self._root).parts
         if len(below) != 5 or below[0] != "pods" or below[2] not in kinds:
             raise Refused(f"{'/'.join(below)} is no place for that")
         if below[2] == _VOLUMES and below[3] not in _IN_MEMORY:
             raise Refused(f"volumes of the kind {below[3]} are not in memory")
-        with _same(passed), ExitStack() as held:
+        with _same(passed) as reached, ExitStack() as held:
             parent = descriptors.reach_path(str(self._root.joinpath(*below[:-1])))
             held.callback(os.close, parent)
-            yield f"/proc/self/fd/{parent}/{below[-1]}"
+            yield f"/proc/self/fd/{reached}", f"/proc/self/fd/{parent}/{below[-1]}"
 
     def _check_own(self, passed: int) -> None:
         path = _path_of(passed)
@@ -132,10 +144,26 @@ def _path_of(passed: int) -> Path:
     return Path(path)
 
 
+def _has_exited(connection: socket.socket) -> bool:
+    """Whether the peer is gone: its number may be another's by now. Told from Linux 6.5 on."""
+    try:
+        sent = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, struct.calcsize("i"))
+    except OSError as error:
+        return error.errno != errno.ENOPROTOOPT
+    [descriptor] = struct.unpack("i", sent)
+    try:
+        return bool(select.select([descriptor], [], [], 0)[0])
+    finally:
+        os.close(descriptor)
+
+
 def _cgroup(pid: str) -> str:
-    """Where systemd has put a process: in the unified hierarchy, or in its own."""
-    rows = [line.split(":", 2) for line in Path("/proc", pid, "cgroup").read_text().splitlines()]
-    paths = {controllers: path for _, controllers, path in rows}
+    """Where systemd has put a process: in the unified hierarchy, or in its own.
+
+    A pod may choose names of cgroups: only the kernel's own newline ends a line.
+    """
+    lines = os.fsdecode(Path("/proc", pid, "cgroup").read_bytes()).rstrip("\n").split("\n")
+    paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
     unified = paths.get("", "/")
     return unified if unified != "/" else paths.get("name=systemd", "/")
 

@@ -26,6 +26,7 @@ from nodeagent.pods.volumes.mounts import MountDenied, MountError, Mounts, OwnMo
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.runtime.base import Mount
 from orch.wire import quantity
+from orch.wire.podrules.podspec import all_containers
 from orch.wire.records.pods import EmptyDirVolume, HostPathVolume, Pod, PodSecurityContext, Volume
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ _KINDS = {
 }
 _SUB_PATHS = "volume-subpaths"
 _SETGID_DIRECTORY = 0o2777
+MAX_MOUNTS = 256  # of a pod: the kernel bounds those of the whole node, by 100,000
 
 
 class VolumeError(Exception):
@@ -120,6 +122,7 @@ class VolumeStore:
 
     def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
         places: dict[str, str] = {}
+        _require_few_mounts(pod)
         try:
             # Created first and removed last: it shows that something of the pod is left.
             directories.make(self.pod_dir(pod.metadata.uid or ""))
@@ -179,7 +182,7 @@ class VolumeStore:
         return str(path)
 
     def _mount_tmpfs(self, path: Path, size_bytes: int | None) -> None:
-        if not kernel_mounts.mounts_on(path):
+        if not os.path.ismount(path):  # the mounts of all pods make a long list
             self._mounting.tmpfs(path, size_bytes)
 
     def _bind(
@@ -224,6 +227,17 @@ class VolumeStore:
             return sorted(os.listdir(self._root / "pods"))
         except FileNotFoundError:
             return []
+
+
+def _require_few_mounts(pod: Pod) -> None:
+    mounted = [mount for c in all_containers(pod) for mount in c.volumeMounts or ()]
+    in_memory = sum(map(is_in_memory, pod.spec.volumes or ()))
+    sub_paths = sum(bool(mount.subPath or mount.subPathExpr) for mount in mounted)
+    if in_memory + sub_paths > MAX_MOUNTS:
+        raise VolumeError(
+            f"{in_memory} volumes in memory and {sub_paths} sub-paths are more than the "
+            f"{MAX_MOUNTS} that may be mounted for one pod; use fewer"
+        )
 
 
 def volume_path(root_dir: str, uid: str, kind: str, name: str) -> str:

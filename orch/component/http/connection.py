@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp import StreamReader, web
 from aiohttp.web_request import BaseRequest
 
+from orch.component.http import tcp
 from orch.component.http.slow_clients import SlowClients
 from orch.wire.records.authentication import Identity
 
@@ -77,6 +78,7 @@ class Connection(web.RequestHandler):
         self.socket: asyncio.Transport | None = None  # below TLS, if any
         self.slow_clients: SlowClients | None = None
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
+        self.is_patient = False
         self._head_bytes = 0  # received of a head that is not complete
         self._body: StreamReader | None = None  # of the latest request
         self._answered: StreamReader | None = None  # the body of the latest that was answered
@@ -94,6 +96,12 @@ class Connection(web.RequestHandler):
         """What is kept in memory until the client takes it."""
         layers = {one for one in (self.transport, self.socket) if one is not None}
         return self.sending_bytes + sum(one.get_write_buffer_size() for one in layers)
+
+    def set_patient(self, *, patient: bool) -> None:
+        """Whether the client may pause while it takes this answer."""
+        self.is_patient = patient
+        if self.socket is not None:
+            tcp.limit_unacknowledged(self.socket.get_extra_info("socket"), limited=not patient)
 
     def drop(self) -> None:
         """Cut the connection without a response."""
@@ -118,6 +126,8 @@ class Connection(web.RequestHandler):
         finished = await super().finish_response(request, resp, start_time)
         self._answered = request.content
         self.sending_bytes = 0
+        if self.is_patient:
+            self.set_patient(patient=False)
         request._read_bytes = None
         request._state.clear()
         if isinstance(resp, web.Response):
@@ -211,3 +221,9 @@ class Connection(web.RequestHandler):
         response = BareResponse(status=status, text=text)
         response.force_close()
         return response
+
+
+def allow_pauses(request: BaseRequest) -> None:
+    """Let the client pause while it takes this answer, as long as little waits."""
+    if isinstance(request.protocol, Connection):
+        request.protocol.set_patient(patient=True)

@@ -2,7 +2,8 @@
 
 A connection is slow from the moment its write buffer is full until the client has taken it. A slow
 one that takes nothing for 30 s is cut, and so are the slowest of a user, or of all, for whom too
-much waits. Knows buffers, neither requests nor what is sent.
+much waits. A patient one, whose reader may have paused on purpose, is kept for a day where little
+waits. Knows buffers, neither requests nor what is sent.
 """
 
 from __future__ import annotations
@@ -18,17 +19,24 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 STALL_S = 30.0  # for some 200 kB: 7 kB/s, which a modem manages
+PATIENCE_S = 24 * 3600.0
 GRACE_S = 1.0  # a busy client is no slow one
 _MIB = 1024 * 1024
+PATIENT_BYTES_OF_USER = 8 * _MIB  # some 20 logs
+PATIENT_SHARE = 1 / 4  # of what may wait for all
 MAX_BYTES = 256 * _MIB
 MAX_BYTES_OF_USER = 64 * _MIB
 _WORTH_RETURNING_BYTES = 16 * _MIB
 
 
 class SlowConnection(Protocol):
-    """A connection as this account sees it; `owner` asked last, None while that is unknown."""
+    """A connection as this account sees it; `owner` asked last, None while that is unknown.
+
+    `is_patient`: a person reads, such as a log in a pager.
+    """
 
     owner: object
+    is_patient: bool
 
     @property
     def waiting_bytes(self) -> int:
@@ -101,7 +109,7 @@ class SlowClients:
 
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._cut_since(now_s - STALL_S)
+        self._cut_since(now_s - STALL_S, keep_patient_since_s=now_s - PATIENCE_S)
         greedy = [user for user, size in self._bytes.items() if size > self._max_bytes_of_user]
         for user in greedy:
             while self._bytes.get(user, 0) > self._max_bytes_of_user:
@@ -122,9 +130,17 @@ class SlowClients:
         """In a context of its own: it has nothing to do with the request that is slow just now."""
         self._timer = loop.call_later(GRACE_S, self._look, context=Context())
 
-    def _cut_since(self, since_s: float) -> None:
-        for connection in [one for one, stall in self._stalls.items() if stall.since_s <= since_s]:
-            self._cut(connection)
+    def _cut_since(self, since_s: float, *, keep_patient_since_s: float = float("inf")) -> None:
+        for connection, stall in tuple(self._stalls.items()):
+            if stall.since_s > since_s:
+                return
+            is_kept = connection.is_patient and stall.since_s > keep_patient_since_s
+            if not is_kept or not self._is_little(stall.user):
+                self._cut(connection)
+
+    def _is_little(self, user: object) -> bool:
+        much = self.waiting_bytes > self._max_bytes * PATIENT_SHARE
+        return not much and self._bytes[user] <= PATIENT_BYTES_OF_USER
 
     def _cut_slowest(self, user: object, since_s: float = float("inf")) -> bool:
         """Cut the user's slowest connection, if it was slow at `since_s`."""

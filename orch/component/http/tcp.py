@@ -46,3 +46,12 @@ def notice_dead_peer(connection: socket.socket | TransportSocket) -> None:
         (socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS),
     ):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def limit_unacknowledged(connection: TransportSocket, *, limited: bool) -> None:
+    """Without the limit a peer may leave its window closed for as long as it answers probes; one
+    that vanishes is then noticed by the kernel's own count, after a quarter of an hour.
+    """
+    if connection.family in _TCP:
+        timeout_ms = UNACKNOWLEDGED_MS if limited else 0
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)

@@ -14,6 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from orch.client import answers
+from orch.component.http.connection import allow_pauses
 from orch.server.handlers.call import Call
 from orch.server.nodes.proxy import NodeProxy, relay
 from orch.server.objects.backend import Backend
@@ -55,6 +56,7 @@ class PodLogs:
         async with await self._proxy.ask(node, path) as upstream:
             if upstream.status != 200:
                 raise await _refusal(upstream)
+            allow_pauses(call.request)
             return await relay(call.request, upstream, _TEXT)
 
 

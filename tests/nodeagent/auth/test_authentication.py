@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from nodeagent.auth.authentication import ANONYMOUS, Authenticator, Tokens, bearer_token
+from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 from tests.fakes.reviews import FakeReviews
 
@@ -89,6 +90,38 @@ async def test_good_and_bad_tokens_are_reviewed_once_per_time() -> None:
     assert await tokens.identify("good")
     await asyncio.sleep(1)
     assert await tokens.identify("good") is None
+
+
+class Slow(FakeReviews):
+    """A server that takes a moment; `most` were under way at once."""
+
+    under_way = most = 0
+
+    async def review_token(self, token: str) -> Identity | None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0.01)
+        self.under_way -= 1
+        return await super().review_token(token)
+
+
+@pytest.mark.looptime
+async def test_a_flood_of_tokens_neither_reaches_the_server_nor_delays_others() -> None:
+    """Else it would take this node's share of the server, which its Lease needs."""
+    reviews = Slow()
+    reviews.tokens["good"] = KNOWN
+    tokens = Tokens(reviews, keep_s=lambda: 120)
+    flood = [asyncio.ensure_future(tokens.identify(f"{n}", "192.0.2.9")) for n in range(1000)]
+    await asyncio.sleep(0.5)
+    began_s = asyncio.get_running_loop().time()
+    assert await tokens.identify("good", "192.0.2.1")
+    assert asyncio.get_running_loop().time() - began_s < 0.2
+    outcomes = await asyncio.gather(*flood, return_exceptions=True)
+    refused = [one.code for one in outcomes if isinstance(one, ApiError)]
+    assert outcomes.count(None) + len(refused) == 1000
+    assert set(refused) == {429} and len(refused) > 900
+    assert reviews.most <= 3
+    assert len(reviews.asked) < 100
 
 
 class Forgetful:

@@ -1,4 +1,4 @@
-"""Which events tell nothing that is not held already."""
+"""Which events tell nothing that is not held already, and how containers are found."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nodeagent.runtime.base import (
     Sandbox,
     SandboxState,
 )
+from tests.fakes.pods import instance, seen
 
 
 def container(state: ContainerState) -> Container:
@@ -39,3 +40,27 @@ def test_an_event_is_news_unless_what_is_held_is_of_after_it(
     row: Sandbox | Container | None, shown: set[EventKind]
 ) -> None:
     assert {kind for kind in EventKind if reflects(row, kind)} == shown
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_thousand_containers_are_found_without_looking_at_each_for_each() -> None:
+    names = [f"c{number}" for number in range(1000)]
+    pod = seen(*(instance(name, attempt) for name in names for attempt in (0, 1)))
+    for name in names:
+        latest, former = pod.instances(Counted(name))
+        assert pod.latest(Counted(name)) == latest
+        assert (latest.container.attempt, former.container.attempt) == (1, 0)
+    assert pod.instances("none") == () and pod.latest("none") is None
+    assert Counted.compared < 10 * len(names)

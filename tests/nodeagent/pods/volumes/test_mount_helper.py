@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nodeagent.pods.volumes import kernel_mounts, mount_helper
 from nodeagent.pods.volumes.mounts import HelpedMounts
+from tests.attacks.test_subpath_escape import swapped
 from tests.fakes.mounts import running_helper, shared_directory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
+KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 SECRET, SUB_PATH = "pods/u/volumes/secret/s", "pods/u/volume-subpaths/c/0"
 CONFIG, OUTSIDE = "pods/u/volumes/configmap/c", "../outside"
 PLACES = (SECRET, SUB_PATH, CONFIG, OUTSIDE, f"{SECRET}/below", "pods/u/volumes/empty-dir/e")
@@ -110,6 +115,24 @@ def test_a_source_must_have_a_path_that_leads_to_it(root: Path, door: Path) -> N
         os.close(descriptor)
 
 
+def test_a_place_swapped_for_a_link_does_not_lead_the_mount_elsewhere(
+    root: Path, door: Path
+) -> None:
+    place, outside = (root / SECRET).parent, root.parent / "outside"
+    (place / "d").mkdir()
+    opened = os.open(place / "d", os.O_PATH)
+    seen = Counter[str]()
+    with swapped(place, outside):
+        for _ in range(400):
+            ask(door, b"tmpfs 4096", [opened])
+            for mount in kernel_mounts.mounts_below(str(root.parent)):
+                if mount.filesystem == "tmpfs":
+                    seen["escaped" if mount.path == str(outside) else "kept"] += 1
+                    kernel_mounts.unmount(mount.path)
+    os.close(opened)
+    assert not seen["escaped"] and seen["kept"], seen
+
+
 def test_what_somebody_else_mounted_stays(root: Path, door: Path) -> None:
     kernel_mounts.bind(str(root / OUTSIDE), str(root / SECRET))
     mounted = os.open(root / SECRET, os.O_PATH)
@@ -134,6 +157,122 @@ def test_only_the_agents_unit_is_served(root: Path, tmp_path: Path) -> None:
         answer = ask(tmp_path / "socket", b"tmpfs 4096", [place])
         os.close(place)
     assert "is not in the cgroup" in answer and answer.endswith("/nodeagent.service")
+
+
+CONNECT_AS_NOBODY = """
+import os, socket, sys
+os.chdir(os.path.dirname(sys.argv[1]))
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+held = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(15)]
+for connection in held:
+    connection.connect(os.path.basename(sys.argv[1]))
+print("connected", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_silent_strangers_hardly_keep_the_agent_waiting(root: Path, door: Path) -> None:
+    door.chmod(0o666)
+    door.parent.chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, "-c", CONNECT_AS_NOBODY, door],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as strangers:  # fmt: skip
+        assert strangers.stdin and strangers.stdout
+        strangers.stdout.readline()
+        began_s = time.monotonic()
+        HelpedMounts(str(door)).tmpfs(root / SECRET, 4096)
+        took_s = time.monotonic() - began_s
+        strangers.stdin.close()
+    assert took_s < 15 * mount_helper.READ_S / 2
+
+
+@contextmanager
+def agents_cgroup(*above: str) -> Iterator[Path]:
+    """Where a helper looks for its peers, below `above` in the unified hierarchy."""
+    place = Path("/sys/fs/cgroup")
+    top = place if (place / "cgroup.controllers").exists() else place / "unified"
+    own = subprocess.run(["cat", "/proc/self/cgroup"], capture_output=True, text=True).stdout
+    below = next(line[3:] for line in own.splitlines() if line.startswith("0::"))
+    made = top.joinpath(*above, *Path(below).parts[1:-1], "nodeagent.service")
+    there = {path for path in (made, *made.parents) if path.exists()}
+    made.mkdir(parents=True, exist_ok=True)
+    try:
+        yield made
+    finally:
+        for path in (made, *made.parents):
+            if path not in there:
+                path.rmdir()
+
+
+ENTER = "import os, sys; open(sys.argv.pop(1), 'w').write(str(os.getpid()));"
+ASK_AS_ROOT = ASK_AS_NOBODY.replace("os.setgroups([]); os.setgid(65534); os.setuid(65534)", "")
+
+
+@pytest.mark.parametrize(
+    ("above", "answer"), [((), "done"), (("x\x0c0::",), "is not in the cgroup")]
+)
+def test_a_cgroup_does_not_pass_for_the_agents_by_the_name_of_another(
+    root: Path, tmp_path: Path, above: tuple[str, ...], answer: str
+) -> None:
+    """Its path looks like two lines, the second of the agent's, if a form feed ends a line."""
+    place = (tmp_path / "socket", root / SECRET)
+    with (
+        agents_cgroup(*above) as cgroup,
+        running_helper(root, place[0], unit="nodeagent.service"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", ENTER + ASK_AS_ROOT, cgroup / "cgroup.procs", *place],
+            capture_output=True, text=True,
+        )  # fmt: skip
+    assert answer in done.stdout, done.stderr
+    assert bool(kernel_mounts.mounts_on(root / SECRET)) == (answer == "done")
+
+
+def with_the_number(pid: int, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A process with the number of one that is gone."""
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    raise AssertionError(f"{pid} was never given again")
+
+
+@pytest.mark.skipif(KERNEL < (6, 5), reason="older kernels do not tell")
+def test_a_peer_that_is_gone_is_not_taken_for_who_has_its_number_now(
+    root: Path, tmp_path: Path
+) -> None:
+    """Such as one of the agent's threads: a stranger waits for one."""
+    place = os.open(root / SECRET, os.O_PATH)
+    with (
+        agents_cgroup() as cgroup,
+        running_helper(root, tmp_path / "socket", unit="nodeagent.service") as helper,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
+    ):
+        helper.send_signal(signal.SIGSTOP)
+        stranger = os.fork()
+        if not stranger:
+            connection.connect(str(tmp_path / "socket"))
+            os._exit(0)
+        os.waitpid(stranger, 0)
+        socket.send_fds(connection, [b"tmpfs 4096"], [place])
+        enter = [sys.executable, "-c", f"{ENTER} print('in'); sys.stdin.read()"]
+        with_its_number = with_the_number(stranger, [*enter, str(cgroup / "cgroup.procs")])
+        deadline_s = time.monotonic() + 30
+        while str(stranger) not in (cgroup / "cgroup.procs").read_text().split():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        helper.send_signal(signal.SIGCONT)
+        connection.settimeout(30)
+        answer = connection.recv(mount_helper.ANSWER_BYTES)
+        with_its_number.communicate()
+    os.close(place)
+    assert answer != mount_helper.DONE
+    assert not kernel_mounts.mounts_on(root / SECRET)
 
 
 def test_a_silent_peer_keeps_nobody_waiting_for_long(root: Path, door: Path) -> None:

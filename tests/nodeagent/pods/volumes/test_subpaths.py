@@ -90,6 +90,28 @@ def test_a_link_inside_the_volume_is_followed(volume: Path, shared: Path) -> Non
 
 
 @as_root
+@pytest.mark.parametrize("name", [b"\xff", b"a\x0cb", b"a\rb", "a\u2028b".encode(), b"a\nb \\#"])
+async def test_a_directory_of_any_name_is_a_sub_path_and_harms_no_other_pod(
+    shared: Path, name: bytes
+) -> None:
+    """The kernel shows that name to whoever reads the mounts of the host."""
+    store = VolumeStore(str(shared / "root"))
+    volume = store.pod_dir(UID) / "volumes" / "empty-dir" / "v"
+    volume.mkdir(parents=True)
+    os.mkdir(os.fsencode(volume) + b"/" + name)
+    (volume / "link").symlink_to(os.fsdecode(name))
+    mounts = [Mount(f"{volume}/link", "/data")]
+    [bound] = await store.bind_sub_paths(UID, "app", mounts, {"v": str(volume)})
+    (volume / "link" / "file").touch()
+    assert os.listdir(bound.host_path) == ["file"]
+    (shared / "other").mkdir()
+    OwnMounts().tmpfs(shared / "other", 4096)
+    assert kernel_mounts.mounts_on(shared / "other")
+    await store.remove(UID)
+    assert await store.uids() == []
+
+
+@as_root
 def test_without_a_shared_mount_there_is_no_sub_path(volume: Path, private: Path) -> None:
     with pytest.raises(SubPathError, match=r"cannot mount subPath .* `mount --make-shared`"):
         subpaths.bind(str(volume), f"{volume}/a", private / "app" / "0", OwnMounts())

@@ -62,6 +62,24 @@ async def test_only_a_uid_names_a_pod_to_remove(store: VolumeStore, uid: str) ->
         await store.remove(uid)
 
 
+@pytest.mark.parametrize("secrets", [100, 101])
+async def test_one_pod_cannot_use_up_the_mounts_of_a_node(tmp_path: Path, secrets: int) -> None:
+    made = FakeMounts()
+    volumes = [{"name": "e", "emptyDir": {}}]
+    volumes += [{"name": f"v{i}", "projected": {"sources": []}} for i in range(secrets)]
+    parts = [{"name": "e", "mountPath": f"/{i}", "subPath": f"{i}"} for i in range(78)]
+    mounts = {"volumeMounts": [{"name": "e", "mountPath": "/e"}, *parts]}
+    asked = pod({"name": "a", **mounts}, {"name": "b", **mounts}, volumes=volumes)
+    store = VolumeStore(str(tmp_path), made)
+    if secrets == 100:
+        await store.prepare(asked)
+        assert len(made.calls) == secrets
+        return
+    with pytest.raises(VolumeError, match="101 volumes in memory and 156 sub-paths are more than"):
+        await store.prepare(asked)
+    assert not made.calls and not await store.uids()
+
+
 @as_root
 async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeStore) -> None:
     path = await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"})

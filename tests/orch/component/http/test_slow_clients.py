@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from orch.component.http.slow_clients import GRACE_S, STALL_S, SlowClients
+from orch.component.http import slow_clients
+from orch.component.http.slow_clients import (
+    GRACE_S,
+    PATIENT_BYTES_OF_USER,
+    STALL_S,
+    SlowClients,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -16,8 +22,10 @@ pytestmark = pytest.mark.looptime
 class Client:
     """A connection that became slow."""
 
-    def __init__(self, account: SlowClients, user: str, waiting_bytes: int) -> None:
-        self.owner, self.waiting_bytes = user, waiting_bytes
+    def __init__(
+        self, account: SlowClients, user: str, waiting_bytes: int, *, is_patient: bool = False
+    ) -> None:
+        self.owner, self.waiting_bytes, self.is_patient = user, waiting_bytes, is_patient
         self.dropped = False
         self.account = account
         account.stalled(self)
@@ -42,6 +50,38 @@ async def test_a_client_that_takes_nothing_is_cut_and_one_that_goes_on_is_not() 
     assert (slow.waiting_bytes, slow.cut) == (10, 1)
     slow.resumed(moving)
     await asyncio.sleep(2 * GRACE_S)
+
+
+async def test_a_reader_who_pauses_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl logs -f | less`."""
+    monkeypatch.setattr(slow_clients, "PATIENCE_S", 500.0)
+    slow = account()
+    paused = Client(slow, "a", 300_000, is_patient=True)
+    await asyncio.sleep(500.0 - GRACE_S)
+    assert not paused.dropped
+    await asyncio.sleep(3 * GRACE_S)
+    assert paused.dropped
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bounds", "left"),
+    [
+        ([PATIENT_BYTES_OF_USER // 4] * 6, {}, 4),
+        ([300_000] * 6, {"max_bytes": 4_000_000}, 3),
+        ([300_000] * 6, {"max_bytes_of_user": 1_000_000}, 3),
+    ],
+)
+async def test_those_who_pause_are_kept_only_where_little_waits(
+    sizes: list[int], bounds: dict[str, int], left: int
+) -> None:
+    slow = account(**bounds)
+    paused = [Client(slow, "a", size, is_patient=True) for size in sizes]
+    await asyncio.sleep(STALL_S + 2 * GRACE_S)
+    assert [client.dropped for client in paused] == [True] * (6 - left) + [False] * left
+    await asyncio.sleep(10 * STALL_S)
+    assert sum(not client.dropped for client in paused) == left
+    slow.cut_all()
+    assert all(client.dropped for client in paused)
 
 
 async def test_beyond_the_bound_of_a_user_the_slowest_go_after_a_moment() -> None:

@@ -7,15 +7,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
+from orch.component.http import slow_clients
+from orch.component.http.connection import allow_pauses
 from orch.component.http.httpd import HttpServer, server_context
 from orch.server.nodes.pod_logs import container_of, log_query
 from orch.wire.errors import ApiError
 from tests.orch.server.harness import MERGE, NODES, PODS, Api, Pki, node, pod
 
 NOT_TAKEN = ("insecureSkipTLSVerifyBackend", "container", "pretty")
+
+
+LARGE = 16_000_000
 
 
 class Agent:
@@ -32,6 +38,9 @@ class Agent:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         await response.prepare(request)
         await response.write(b"one\n")
+        if request.match_info["container"] == "much":
+            allow_pauses(request)
+            await response.write(bytes(LARGE))
         if "follow" in request.query:
             await self.more.wait()
             await response.write(b"two\n")
@@ -88,6 +97,25 @@ async def test_a_followed_log_is_passed_on_while_it_grows(
         assert await response.content.readline() == b"one\n"
         agent[0].more.set()
         assert await response.content.read() == b"two\n"
+
+
+@pytest.mark.parametrize("allowed_s", [1000.0, 0.0])
+async def test_a_reader_may_pause_in_a_log(
+    api: Api, monkeypatch: pytest.MonkeyPatch, allowed_s: float
+) -> None:
+    """As a pager does."""
+    monkeypatch.setattr(slow_clients, "STALL_S", 0.1)
+    monkeypatch.setattr(slow_clients, "GRACE_S", 0.1)
+    monkeypatch.setattr(slow_clients, "PATIENCE_S", allowed_s)
+    url = api.url(f"{await made(api, 'p1', 'much')}")
+    async with api.session("admin").get(url, read_bufsize=1000) as response:
+        assert await response.content.readline() == b"one\n"
+        await asyncio.sleep(1.0)
+        if allowed_s:
+            assert len(await response.content.read()) == LARGE
+        else:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.content.read()
 
 
 async def test_a_pod_without_a_node_has_said_nothing(api: Api) -> None:
