@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -169,3 +170,23 @@ async def test_a_failing_medium_is_for_the_next_round(
     medium.failing = None
     await rounds(backend)
     assert there(backend, "a") == []
+
+
+async def test_many_owners_take_no_memory_beside_their_objects(backend: Backend) -> None:
+    """A tenant may write 128 MiB of them; of a kind that is not served they are always there."""
+    unknown = {"apiVersion": "a/v1", "kind": "A", "name": "a"}
+    owners = [{**unknown, "uid": f"{number}"} for number in range(1000)]
+    for number in range(30):
+        metadata = {"name": f"c{number}", "ownerReferences": owners}
+        await made(backend, "ConfigMap", {"metadata": metadata})
+    stored = sum(len(one.data) for one in backend.storage.list("/configmaps/").items)
+    await collect(backend)
+    tracemalloc.start()
+    try:
+        assert not await collect(backend)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored > 1_500_000
+    assert kept < stored / 10, kept
+    assert peak < stored, peak
