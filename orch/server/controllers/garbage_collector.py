@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator
 from functools import partial
+from itertools import chain
 
 from orch.component.process.loops import Periodic
 from orch.server import turns
@@ -72,10 +73,12 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
         found = _owners_of(stored)
         seen = {(found.key, ref): _state(backend, found, ref, upstream=upstream)
                 for ref in found.refs}  # fmt: skip
-        if any(state is not OwnerState.THERE for state in seen.values()):
+        is_going = b'"deletionTimestamp"' in stored.data
+        waits_alone = is_going and all(state is OwnerState.GONE for state in seen.values())
+        if not waits_alone and any(state is not OwnerState.THERE for state in seen.values()):
             owned.append(found)
             states |= seen
-        if b'"deletionTimestamp"' in stored.data:
+        if is_going:
             uid, state = stored.once("standing", _standing)
             if state in _FINALIZERS:
                 going[uid] = (stored.key, _FINALIZERS[state])
@@ -147,15 +150,16 @@ def _state(backend: Backend, owned: Owned, ref: Ref, *, upstream: bool) -> Owner
 
 async def _carry_out(backend: Backend, planned: GarbagePlan) -> bool:
     """Whether anything was done: what failed is tried again when the next round is due."""
-    steps = [
-        *((key, _change(backend, key, partial(_without, uids=uids)))
-          for key, uids in planned.let_go.items()),
-        *((key, _delete(backend, key, in_foreground=foreground))
-          for key, foreground in planned.delete.items()),
-        *((key, _change(backend, key, partial(_released, finalizer=finalizer)))
-          for key, finalizer in planned.release.items()),
-    ]  # fmt: skip
-    return any([await _tried(key, step) for key, step in steps])
+    steps = chain(
+        ((key, partial(_change, change=partial(_without, uids=uids)))
+         for key, uids in planned.let_go.items()),
+        ((key, partial(_delete, in_foreground=foreground))
+         for key, foreground in planned.delete.items()),
+        ((key, partial(_change, change=partial(_released, finalizer=finalizer)))
+         for key, finalizer in planned.release.items()),
+    )  # fmt: skip
+    # In turns, as a step that finds nothing to do awaits nothing.
+    return any([await _tried(key, step(backend, key)) async for key, step in turns.in_turns(steps)])
 
 
 async def _tried(key: str, step: Awaitable[bool]) -> bool:
