@@ -32,11 +32,11 @@ def parse_time(text: str) -> datetime:
     """Read either form; ValueError names the text that is not a time with a zone."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter for years before 1 or after 9999, in UTC
         raise ValueError(f"{text!r} is not an RFC 3339 time") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
+    raise ValueError(f"{text!r} has no time zone")
 
 
 def is_time(text: str) -> bool:

@@ -138,6 +138,19 @@ def test_half_sent_large_bodies_take_little_memory(target: Attacked) -> None:
     assert grown < 80, f"{grown:.0f} MiB more"
 
 
+def test_bodies_in_tiny_chunks_delay_nobody_for_long(beside: Attacked) -> None:
+    """Over all connections that one user may have, each opened again when it is cut."""
+    chunked = head(MALLORY, "POST", REVIEWS, 0).replace(
+        b"Content-Length: 0", b"Transfer-Encoding: chunked"
+    )
+    requests = [chunked + b"1\r\n{\r\n" * 500_000, chunked + b"1;" + b"a" * 3 * MIB]
+    with beside.witnessed() as seen, flooding(beside, requests, OWN, SECONDS) as answered:
+        pass
+    harness.others_undisturbed(beside, seen, floor_ms=FLOOR_MS)
+    assert answered[413], answered
+    assert set(answered) <= {413, 429, 0}, answered
+
+
 def test_silent_connections_keep_nobody_out(beside: Attacked) -> None:
     """Of twice as many as the server takes from one address."""
     with beside.witnessed() as seen, ExitStack() as stack:

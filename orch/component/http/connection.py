@@ -20,6 +20,7 @@ from aiohttp.web_request import BaseRequest
 
 from orch.component.http import tcp
 from orch.component.http.slow_clients import SlowClients
+from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
 _TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
 _LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
+_FRAMING_BYTES = 64 * 1024  # of a body's chunks, beside a quarter of what is in them
 
 
 def limit_tls_buffers() -> None:
@@ -80,6 +82,7 @@ class Connection(web.RequestHandler):
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self.is_patient = False
         self._head_bytes = 0  # received of a head that is not complete
+        self._body_bytes = 0  # received of the latest body, with its framing
         self._body: StreamReader | None = None  # of the latest request
         self._answered: StreamReader | None = None  # the body of the latest that was answered
         self.ended = False
@@ -152,12 +155,14 @@ class Connection(web.RequestHandler):
             super().data_received(data)
             if len(self._messages) > queued:
                 self._body = self._messages[-1][1]
-                self._head_bytes = 0
-            elif not in_body:
+                self._head_bytes = self._body_bytes = 0
+            elif in_body:
+                self._receive_body(len(data))
+            else:
                 self._receive_head(len(data))
             return
         request = self._current_request
-        if request is None or request.content.is_eof():
+        if request is None or request.content.is_eof() or request.content.exception():
             return
         stopping = self._close, self._force_close
         self._close = self._force_close = False  # otherwise aiohttp drops the data
@@ -172,6 +177,21 @@ class Connection(web.RequestHandler):
             if self.is_idle:
                 self.transport.write(_HEAD_TOO_LARGE)
             self.force_close()
+
+    def _receive_body(self, size: int) -> None:
+        """A body in tiny chunks, or with endless extensions of them, is refused: its framing costs
+        more than its bytes. What the parser puts aside while nobody reads is not judged yet.
+        """
+        self._body_bytes += size
+        body = self._body
+        if body is None or self._reading_paused:
+            return
+        if self._body_bytes > body.total_bytes * 5 // 4 + _FRAMING_BYTES:
+            text = "the chunks of the body are too small: send larger ones, or its length"
+            body.set_exception(ApiError(413, "RequestEntityTooLarge", text))
+            self._lingering_time = 0.0  # nothing more of it is read
+            self._pause_transport_reading()
+            self.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel a read or a watch, which only the client wanted; a write is completed."""

@@ -108,5 +108,5 @@ def local_time(text: str) -> str:
         return _NEVER
     try:
         return parse_time(text).astimezone().strftime("%a, %d %b %Y %H:%M:%S %z")
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a time that is none in the local zone
         return text

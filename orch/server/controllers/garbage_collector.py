@@ -1,16 +1,18 @@
 """Delete objects whose owners no longer exist, and release owners that wait for their dependents.
 
 Runs beside the server on the objects in memory, soon after a deletion and every 10 s. Owners are
-read once per revision and cached beside it; a round over many objects yields to other work, and a
-write is refused if its object has changed meanwhile. Carries out what `ownership` decides.
+read once per revision and cached beside it, unless they are many; of a round are kept only those
+whose owners are not all there. A round over many objects yields to other work, and a write is
+refused if its object has changed meanwhile. Carries out what `ownership` decides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from functools import partial
+from itertools import chain
 
 from orch.component.process.loops import Periodic
 from orch.server import turns
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
 _COALESCE_S = 0.2
+_REMEMBERED = 8  # owners of an object
+_NO_OWNERS = Owned("", "", ())
 _FINALIZERS = {OwnerState.WAITING: FOREGROUND, OwnerState.ORPHANING: ORPHAN}
 _STORED = tuple(s for s in STRATEGIES if s.resource.is_stored)
 _BY_PLURAL = {prefix_of(s.resource): s for s in _STORED}
@@ -63,39 +67,55 @@ class GarbageCollector:
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:
     """One round; returns whether there was anything to do. Failures are left to the next."""
     owned: list[Owned] = []
+    states: dict[tuple[str, Ref], OwnerState] = {}
     going: dict[str, tuple[str, str]] = {}
-    objects = (stored for prefix in _BY_PLURAL for stored in backend.storage.list(prefix).items)
-    async for stored in turns.in_turns(objects):
-        found = stored.once("owned", _read_owners)
-        if found:
+    async for stored in turns.in_turns(_objects(backend)):
+        found = _owners_of(stored)
+        seen = {(found.key, ref): _state(backend, found, ref, upstream=upstream)
+                for ref in found.refs}  # fmt: skip
+        is_going = b'"deletionTimestamp"' in stored.data
+        waits_alone = is_going and all(state is OwnerState.GONE for state in seen.values())
+        if not waits_alone and any(state is not OwnerState.THERE for state in seen.values()):
             owned.append(found)
-        if b'"deletionTimestamp"' in stored.data:
+            states |= seen
+        if is_going:
             uid, state = stored.once("standing", _standing)
             if state in _FINALIZERS:
                 going[uid] = (stored.key, _FINALIZERS[state])
     if not (owned or going):
         return False
-    states = {
-        (dependent.key, ref): _state(backend, dependent, ref, upstream=upstream)
-        async for dependent in turns.in_turns(owned)
-        for ref in dependent.refs
-    }
+    uids = {dependent.uid for dependent in owned}
+    owners = {ref.uid async for stored in turns.in_turns(_objects(backend))
+              for ref in _owners_of(stored).refs if ref.uid in uids}  # fmt: skip
     planned = await turns.aside(
-        lambda: plan(owned, going, lambda dependent, ref: states[dependent.key, ref])
+        lambda: plan(owned, owners, going, lambda dependent, ref: states[dependent.key, ref])
     )
     return await _carry_out(backend, planned)
 
 
-def _read_owners(stored: Stored) -> Owned | None:
+def _objects(backend: Backend) -> Iterator[Stored]:
+    return (stored for prefix in _BY_PLURAL for stored in backend.storage.list(prefix).items)
+
+
+def _owners_of(stored: Stored) -> Owned:
+    """Remembered if they are few, as mostly: in memory they take eight times their bytes."""
     if b'"ownerReferences":[' not in stored.data:
-        return None
+        return _NO_OWNERS
+    known: Owned | None = stored.memo.get("owned")
+    found = known or _read_owners(stored)
+    if len(found.refs) <= _REMEMBERED:
+        stored.memo["owned"] = found
+    return found
+
+
+def _read_owners(stored: Stored) -> Owned:
     metadata = decode(stored)["metadata"]
     refs = tuple(
         Ref(ref["apiVersion"], ref["kind"], ref["name"], ref["uid"],
             ref.get("blockOwnerDeletion") is True)
         for ref in metadata.get("ownerReferences") or ()
     )  # fmt: skip
-    return Owned(stored.key, metadata["uid"], refs) if refs else None
+    return Owned(stored.key, metadata["uid"], refs)
 
 
 def _standing(stored: Stored) -> tuple[str, OwnerState]:
@@ -130,15 +150,16 @@ def _state(backend: Backend, owned: Owned, ref: Ref, *, upstream: bool) -> Owner
 
 async def _carry_out(backend: Backend, planned: GarbagePlan) -> bool:
     """Whether anything was done: what failed is tried again when the next round is due."""
-    steps = [
-        *((key, _change(backend, key, partial(_without, uids=uids)))
-          for key, uids in planned.let_go.items()),
-        *((key, _delete(backend, key, in_foreground=foreground))
-          for key, foreground in planned.delete.items()),
-        *((key, _change(backend, key, partial(_released, finalizer=finalizer)))
-          for key, finalizer in planned.release.items()),
-    ]  # fmt: skip
-    return any([await _tried(key, step) for key, step in steps])
+    steps = chain(
+        ((key, partial(_change, change=partial(_without, uids=uids)))
+         for key, uids in planned.let_go.items()),
+        ((key, partial(_delete, in_foreground=foreground))
+         for key, foreground in planned.delete.items()),
+        ((key, partial(_change, change=partial(_released, finalizer=finalizer)))
+         for key, finalizer in planned.release.items()),
+    )  # fmt: skip
+    # In turns, as a step that finds nothing to do awaits nothing.
+    return any([await _tried(key, step(backend, key)) async for key, step in turns.in_turns(steps)])
 
 
 async def _tried(key: str, step: Awaitable[bool]) -> bool:

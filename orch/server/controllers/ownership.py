@@ -7,7 +7,7 @@ pkg/controller/garbagecollector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -57,15 +57,17 @@ class GarbagePlan:
 
 def plan(
     owned: Iterable[Owned],
+    owners: Collection[str],
     going: Mapping[str, tuple[str, str]],
     state_of: Callable[[Owned, Ref], OwnerState],
 ) -> GarbagePlan:
-    """`going`: uid → key and finalizer of the owners that wait to be deleted."""
+    """`owned`: at least all that have an owner which is not just there; `owners`: the uids of those
+    among them that own something. `going`: uid → key and finalizer of the owners that wait to be
+    deleted.
+    """
     result = GarbagePlan()
-    dependents = list(owned)
-    owners = {ref.uid for dependent in dependents for ref in dependent.refs}
     held: set[str] = set()  # uids of owners that must wait longer
-    for dependent in dependents:
+    for dependent in owned:
         states = [(ref, state_of(dependent, ref)) for ref in dependent.refs]
         held |= {ref.uid for ref, state in states if _holds(ref, state)}
         leaving = _leaving(states)

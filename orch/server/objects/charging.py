@@ -30,11 +30,24 @@ from orch.wire.names import (
     USER_CONTROLLER_MANAGER,
 )
 from orch.wire.records.authentication import node_name_of
-from orch.wire.records.kinds import EVENTS, LEASES, NODES, PODS, RESOURCE_QUOTAS
+from orch.wire.records.kinds import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    ROLE_BINDINGS,
+    ROLES,
+)
 
 _OBJECT_BYTES = 1024  # what an object takes in memory beside its data, roughly
 _RESERVE = 10  # per cent of each bound that are left to nodes, controllers and administrators
-_EVENTS = 4  # events of a namespace may take a quarter of it
+# By kind, which part of a namespace its objects may take: events are written by whoever may, roles
+# and bindings take six times their bytes in the authorizer's memory.
+_SHARES = {
+    EVENTS.plural: 4,
+    **{f"{kind.plural}.{kind.group}": 8 for kind in (ROLES, ROLE_BINDINGS)},
+}
 _LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller went away
 _STORE = "--max-store-mib"
 _NEXT = "delete objects, or have the API server started with a higher bound"
@@ -158,14 +171,15 @@ class Charging:
         if not name.startswith("/"):
             used = scope.all.bytes + more.all.bytes
             yield "--max-namespace-mib=bytes", bounds.bytes, used, growth.bytes
-            if kind == EVENTS.plural:
+            if share := _SHARES.get(kind):
                 part, more_of_it = scope.of(kind), more.of(kind)
+                plural = kind.partition(".")[0]
                 used = part.objects + more_of_it.objects
-                flag = "--max-namespace-objects of events=objects"
-                yield flag, bounds.objects // _EVENTS, used, growth.objects
+                flag = f"--max-namespace-objects of {plural}=objects"
+                yield flag, bounds.objects // share, used, growth.objects
                 used = part.bytes + more_of_it.bytes
-                flag = "--max-namespace-mib of events=bytes"
-                yield flag, bounds.bytes // _EVENTS, used, growth.bytes
+                flag = f"--max-namespace-mib of {plural}=bytes"
+                yield flag, bounds.bytes // share, used, growth.bytes
         objects, size = tally.all.objects + coming.all.objects, tally.all.bytes + coming.all.bytes
         grown = growth.bytes + _OBJECT_BYTES * growth.objects
         yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown

@@ -51,6 +51,8 @@ BAD_BODIES: dict[str, bytes] = {
     "spec of the wrong type": b'{"metadata":{"name":"x"},"spec":[]}',
     "a text for a flag": b'{"metadata":{"name":"x"},"spec":{"unschedulable":"true"}}',
     "a number for a flag": b'{"metadata":{"name":"x"},"spec":{"unschedulable":1}}',
+    "a time before the year 1": b'{"metadata":{"name":"x"},"status":{"conditions":[{"type":"Ready",'
+    b'"status":"True","lastHeartbeatTime":"0001-01-01T00:00:00+14:00"}]}}',
     "another kind": b'{"kind":"Pod","metadata":{"name":"x"}}',
     "a kind of the wrong type": b'{"kind":{"a":1},"metadata":{"name":"x"}}',
 }

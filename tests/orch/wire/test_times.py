@@ -34,9 +34,17 @@ def test_either_form_is_read_and_becomes_utc(text: str, expected: datetime) -> N
     assert read.tzinfo is UTC
 
 
+BEYOND_UTC = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-00:01")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("soon", "'soon' is not an RFC 3339 time"), ("2026-01-31T12:00:00", "has no time zone")],
+    [
+        ("soon", "'soon' is not an RFC 3339 time"),
+        ("2026-01-31T12:00:00", "has no time zone"),
+        ("0001-01-01T00:00:00", "has no time zone"),
+        *((text, "is not an RFC 3339 time") for text in BEYOND_UTC),
+    ],
 )
 def test_what_is_no_time_is_quoted(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):

@@ -312,3 +312,42 @@ async def test_an_answer_that_is_not_read_is_kept_small_and_cut(
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
+
+
+FRAMED = {
+    "chunks of a byte": (413, b"1\r\na\r\n" * 100_000),
+    "an endless extension": (413, b"1;" + b"a" * 1_000_000),
+    "a few chunks of a byte": (200, b"1\r\na\r\n" * 1000 + b"0\r\n\r\n"),
+    "a line in each chunk": (200, (b"20\r\n" + b"a" * 32 + b"\r\n") * 30_000 + b"0\r\n\r\n"),
+    "a large chunk": (200, b"%x\r\n" % 1_000_000 + b"a" * 1_000_000 + b"\r\n0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize(("status", "chunks"), FRAMED.values(), ids=FRAMED)
+async def test_the_chunks_of_a_body_may_cost_no_more_than_what_is_in_them(
+    status: int, chunks: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(text=f"{len(await httpd.read_body(request))}")
+
+    app = web.Application(client_max_size=3_000_000, middlewares=[httpd.api_errors])
+    app.router.add_route("POST", "/", handle)
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+    try:
+        async with asyncio.timeout(30):
+            for start in range(0, len(CHUNKED + chunks), 10_000):
+                writer.write((CHUNKED + chunks)[start : start + 10_000])
+                with suppress(ConnectionError):
+                    await writer.drain()
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if status == 413:
+                with suppress(ConnectionError):
+                    assert b"too small" in await reader.read()
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        await server.stop(0.1)
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+    assert not caplog.messages

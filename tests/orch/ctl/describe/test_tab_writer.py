@@ -84,6 +84,7 @@ def test_an_annotation_stands_on_its_line_or_below(value: str, shown: list[str])
         ("2026-01-31T20:00:00.123456Z", "Sun, 01 Feb 2026 05:00:00 +0900"),
         ("", "Mon, 01 Jan 0001 00:00:00 +0000"),
         ("soon", "soon"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),  # the next year in Tokyo
     ],
 )
 def test_times_are_local(text: str, shown: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from typing import Any
 
 from hypothesis import given, settings
@@ -82,3 +84,28 @@ def test_after_any_changes_it_is_what_the_pods_say(changes) -> None:
         for name in ("a", "b"):
             expected = any(where == node and name in needed for where, needed in pods.values())
             assert graph.reaches(node, "secrets", "red", name) is expected
+
+
+def test_many_references_take_about_as_much_as_their_pods_do() -> None:
+    """A tenant may write 128 MiB of them."""
+    pods = [
+        {
+            "metadata": {"namespace": "red"},
+            "spec": {
+                "nodeName": f"n{number % 10}",
+                "imagePullSecrets": [{"name": f"s{number}-{n}"} for n in range(1_000)],
+            },
+        }
+        for number in range(100)
+    ]
+    graph = NodeGraph()
+    tracemalloc.start()
+    try:
+        for number, each in enumerate(pods):
+            graph.put(f"/pods/red/{number}", each)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < len(json.dumps(pods)), taken
+    assert graph.reaches("n7", "secrets", "red", "s7-999")
+    assert not graph.reaches("n7", "secrets", "red", "s8-999")

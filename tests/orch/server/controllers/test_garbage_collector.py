@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from orch.server import turns
 from orch.server.controllers.garbage_collector import collect
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
@@ -169,3 +173,62 @@ async def test_a_failing_medium_is_for_the_next_round(
     medium.failing = None
     await rounds(backend)
     assert there(backend, "a") == []
+
+
+async def test_many_owners_take_no_memory_beside_their_objects(backend: Backend) -> None:
+    """A tenant may write 128 MiB of them; of a kind that is not served they are always there."""
+    unknown = {"apiVersion": "a/v1", "kind": "A", "name": "a"}
+    owners = [{**unknown, "uid": f"{number}"} for number in range(1000)]
+    for number in range(30):
+        metadata = {"name": f"c{number}", "ownerReferences": owners}
+        await made(backend, "ConfigMap", {"metadata": metadata})
+    stored = sum(len(one.data) for one in backend.storage.list("/configmaps/").items)
+    await collect(backend)
+    tracemalloc.start()
+    try:
+        assert not await collect(backend)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored > 1_500_000
+    assert kept < stored / 10, kept
+    assert peak < stored, peak
+
+
+async def test_what_waits_for_its_finalizers_is_not_deleted_again_and_again(
+    backend: Backend,
+) -> None:
+    """Nobody is kept waiting for fifty thousand of them."""
+    top = await config(backend, "top")
+    metadata = {"name": "held", "ownerReferences": owned_by(top), "finalizers": ["a.io/b"]}
+    await made(backend, "ConfigMap", {"metadata": metadata})
+    await delete(backend, place("ConfigMap", "top"), DeleteOptions(propagation="Background"))
+    attempts: list[str] = []
+    counted = replace(backend, admit_deletion=lambda target, _old: attempts.append(target.name))
+    await rounds(counted)
+    await rounds(counted)
+    assert attempts == ["held"]
+    assert there(backend, "held") == ["held"]
+
+
+async def test_others_have_their_turns_in_a_long_round(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dependents that wait for their finalizers, of an owner that waits for them."""
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    top = await config(backend, "top")
+    for number in range(50):
+        metadata = {"name": f"d{number}", "finalizers": ["a.io/b"]}
+        owners = {"ownerReferences": owned_by(top)}
+        await made(backend, "ConfigMap", {"metadata": metadata | owners})
+    await delete(backend, place("ConfigMap", "top"), DeleteOptions(propagation="Foreground"))
+    await rounds(backend)
+    steps: list[str] = []
+    counted = replace(backend, admit_deletion=lambda target, _old: steps.append(target.name))
+    round_ = asyncio.ensure_future(collect(counted))
+    seen = {0}
+    while not round_.done():
+        await asyncio.sleep(0)
+        seen.add(len(steps))
+    assert not await round_
+    assert seen == set(range(51))

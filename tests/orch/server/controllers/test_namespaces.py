@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orch.server.controllers.namespaces import empty_terminating
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
+from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
 from orch.server.storage.base import StorageFailed
 from tests.fakes.medium import FakeMedium
@@ -36,6 +39,32 @@ async def test_contents_go_first_and_pods_of_agents_with_grace(backend: Backend)
     await delete(backend, place("Pod", "running", namespace="x"), gone)
     await empty_terminating(backend)
     assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_contents_that_wait_for_others_are_not_deleted_every_second(
+    backend: Backend,
+) -> None:
+    """Fifty thousand of them would keep the server busy for ever."""
+    held = {"metadata": {"name": "held", "finalizers": ["a.io/b"]}}
+    await made(backend, "Namespace", {"metadata": {"name": "x"}})
+    target = place("ConfigMap", "held", namespace="x")
+    await create(backend, target._replace(name=""), held, WriteOptions())
+    await delete(backend, place("Namespace", "x"), DeleteOptions())
+    attempts = []
+    counted = replace(backend, admit_deletion=lambda target, _old: attempts.append(target.name))
+    for _ in range(3):
+        await empty_terminating(counted)
+    assert attempts == ["held"]
+    await modify(backend, target, lambda old: {**old, "data": {"a": "b"}})
+    await empty_terminating(counted)
+    assert attempts == ["held"]
+    await modify(backend, target, without_finalizers)
+    await empty_terminating(counted)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+def without_finalizers(document: dict) -> dict:
+    return {**document, "metadata": {**document["metadata"], "finalizers": []}}
 
 
 async def test_namespaces_in_use_are_left_alone(backend: Backend) -> None:

@@ -28,7 +28,8 @@ def planned(states: dict[str, OwnerState], *owned: Owned) -> GarbagePlan:
     going = {
         uid: (f"/{uid}", finalizers[state]) for uid, state in states.items() if state in finalizers
     }
-    return plan(owned, going, lambda _one, reference: states.get(reference.uid, GONE))
+    owners = {reference.uid for each in owned for reference in each.refs}
+    return plan(owned, owners, going, lambda _one, reference: states.get(reference.uid, GONE))
 
 
 def one(*owners: str, key: str = "x", blocks: bool = False) -> Owned:

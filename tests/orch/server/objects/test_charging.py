@@ -14,7 +14,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.charging import Charging
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
-from orch.server.objects.document import ObjectTarget
+from orch.server.objects.document import ObjectTarget, prefix_of
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
 from orch.server.objects.pod_subresources import evict
@@ -165,6 +165,8 @@ def as_caller(target: ObjectTarget, caller: Identity) -> ObjectTarget:
         ({"bytes": 4000}, "ConfigMap", 403, "exceeded quota: --max-namespace-mib, requested:"),
         ({"objects": 40}, "Event", 403, "exceeded quota: --max-namespace-objects of events"),
         ({"bytes": 16000}, "Event", 403, "exceeded quota: --max-namespace-mib of events"),
+        ({"objects": 80}, "Role", 403, "exceeded quota: --max-namespace-objects of roles"),
+        ({"bytes": 32000}, "Role", 403, "exceeded quota: --max-namespace-mib of roles"),
         ({"objects": 20}, "Node", 403, "exceeded quota: --max-namespace-objects"),
         ({"store_bytes": 30_000}, "Node", 507, "mvcc: database space exceeded"),
         ({"store_bytes": 30_000}, "ConfigMap", 507, "--max-store-mib"),
@@ -182,7 +184,7 @@ async def test_the_last_tenth_of_a_bound_is_not_for_tenants(
     (first, *_) = (result for result in results if isinstance(result, ApiError))
     assert first.code == code
     assert text in first.message
-    held = len(backend.storage.list(f"/{kind.lower()}s/").items)
+    held = len(backend.storage.list(prefix_of(target.strategy.resource)).items)
     await create(charged, place(kind), {"metadata": {"name": "of-the-administrator"}})
     # Deleting makes room again.
     await delete(charged, as_caller(place(kind, "x0"), TENANT), DeleteOptions())
