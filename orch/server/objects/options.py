@@ -49,12 +49,13 @@ NO_OPTIONS = WriteOptions()
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """None: not set."""
+    """None: not set. `cascades`: asked for by `orphanDependents=false`, the older way."""
 
     grace_period_s: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     propagation: str | None = None
+    cascades: bool = False
     dry_run: bool = False
 
 
@@ -115,6 +116,7 @@ def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         propagation=_propagation(query, body),
+        cascades=_orphan(query, body) is False,
         dry_run=_dry_run(dry_run[0] if dry_run else query.get("dryRun"), "DeleteOptions"),
     )
 

@@ -140,6 +140,9 @@ def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
     assert (caught.value.code, caught.value.kind) == (code, "PatchOptions")
 
 
+BY_ORPHAN = DeleteOptions(propagation="Background", cascades=True)
+
+
 @pytest.mark.parametrize(
     ("query", "body", "options"),
     [
@@ -154,13 +157,13 @@ def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
         ({}, {"propagationPolicy": "Foreground"}, DeleteOptions(propagation="Foreground")),
         ({"propagationPolicy": "Orphan"}, {}, DeleteOptions(propagation="Orphan")),
         ({}, {"orphanDependents": True}, DeleteOptions(propagation="Orphan")),
-        ({}, {"orphanDependents": False}, DeleteOptions(propagation="Background")),
+        ({}, {"orphanDependents": False}, BY_ORPHAN),
         ({"orphanDependents": "true"}, {}, DeleteOptions(propagation="Orphan")),
-        ({"orphanDependents": "0"}, {}, DeleteOptions(propagation="Background")),
+        ({"orphanDependents": "0"}, {}, BY_ORPHAN),
         (
             {"orphanDependents": "true"},
             {"orphanDependents": False},
-            DeleteOptions(propagation="Background"),
+            BY_ORPHAN,
         ),
         ({}, {"dryRun": ["All"]}, DeleteOptions(dry_run=True)),
         ({"dryRun": "All"}, {}, DeleteOptions(dry_run=True)),
