@@ -50,11 +50,6 @@ async def replace(
     if not exists and resource.create_on_update and not target.subresource:
         document["metadata"].pop("resourceVersion", None)
         return await create(backend, target, document, options), True
-    if not document["metadata"].get("resourceVersion") and not resource.unconditional_update:
-        cause = causes.invalid_value(
-            "metadata.resourceVersion", 0, "must be specified for an update"
-        )
-        raise validation.refusal(target.strategy, target.name, (cause,))
     return await modify(backend, target, lambda _current: document, options), False
 
 
@@ -93,7 +88,9 @@ def _changed(target: ObjectTarget, change: Transform, stored: Stored) -> tuple[D
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
-    """ApiError 409 when the client names another version or another uid."""
+    """ApiError 409 when the client names another version or another uid, 422 when it must name one
+    and does not.
+    """
     sent_metadata: dict[str, Any] = sent["metadata"]
     stored_metadata = old["metadata"]
     uid = sent_metadata.get("uid")
@@ -102,9 +99,13 @@ def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) ->
             f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
             f" {stored_metadata['uid']}"
         )
-    version = sent_metadata.get("resourceVersion")
+    version = metadata.named_version(sent_metadata)
     if version and version != stored_metadata["resourceVersion"]:
         raise target.conflict()
+    if not version and not target.strategy.resource.unconditional_update:
+        why = "must be specified for an update"
+        cause = causes.invalid_value("metadata.resourceVersion", 0, why)
+        raise validation.refusal(target.strategy, target.name, (cause,))
 
 
 def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.orch.server.harness import PODS, Api, pod
+from tests.orch.server.harness import LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -57,3 +57,38 @@ async def test_a_deletion_that_waits_is_accepted_where_the_older_option_asks_for
     assert (await api.call("POST", path, made)).status == 201
     answer = await api.call("DELETE", f"{path}/c1{query}", options)
     assert (answer.status, answer.json["kind"]) == (status, kind)
+
+
+async def test_version_0_stands_for_any_version(api: Api) -> None:
+    assert (await api.call("POST", CONFIG_MAPS, config_map(resourceVersion="0"))).status == 201
+    for data in ({"a": "1"}, {"a": "2"}):
+        sent = {**config_map(resourceVersion="0"), "data": data}
+        replaced = await api.call("PUT", f"{CONFIG_MAPS}/c1", sent)
+        assert (replaced.status, replaced.json.get("data")) == (200, data)
+    change = {"metadata": {"resourceVersion": "0"}, "data": {"a": "3"}}
+    for kind in (MERGE, STRATEGIC):
+        assert (
+            await api.call("PATCH", f"{CONFIG_MAPS}/c1", change, content_type=kind)
+        ).status == 200
+    change["metadata"]["resourceVersion"] = "1"
+    lost = await api.call("PATCH", f"{CONFIG_MAPS}/c1", change, content_type=MERGE)
+    assert (lost.status, lost.json["reason"]) == (409, "Conflict")
+
+
+async def test_a_lease_is_not_changed_without_a_version(api: Api) -> None:
+    await api.call("POST", LEASES, lease())
+    unnamed = lease() | {"metadata": {"name": "n1", "resourceVersion": "0"}}
+    removing = {"metadata": {"resourceVersion": None}}
+    for answer in (
+        await api.call("PUT", f"{LEASES}/n1", unnamed),
+        await api.call("PUT", f"{LEASES}/n1", lease()),
+        await api.call("PATCH", f"{LEASES}/n1", removing, content_type=MERGE),
+    ):
+        assert answer.status == 422
+        assert [c["field"] for c in answer.json["details"]["causes"]] == [
+            "metadata.resourceVersion"
+        ]
+    renewed = await api.call(
+        "PATCH", f"{LEASES}/n1", {"spec": {"holderIdentity": "b"}}, content_type=MERGE
+    )
+    assert renewed.status == 200
