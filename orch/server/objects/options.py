@@ -73,7 +73,10 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """`resource_version` None: the newest; `exact`: exactly that version. `limit` 0: all."""
+    """`resource_version` None: the newest; `exact`: exactly that version. `limit` 0: all.
+
+    As in the reference, `limit` counts for nothing at version "0", and makes another one exact.
+    """
 
     resource_version: int | None = None
     exact: bool = False
@@ -166,11 +169,15 @@ def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
     if continuation and resource_version:
         raise bad_request("specifying resource version is not allowed when using continue")
     timeout_s = _integer(query, "timeoutSeconds")
+    limit = max(_integer(query, "limit") or 0, 0)
+    if query.get("resourceVersion") == "0":
+        limit = 0
+    match = query.get("resourceVersionMatch") or ("Exact" if limit and resource_version else "")
     initial = query.get("sendInitialEvents")
     return ListOptions(
         resource_version=resource_version,
-        exact=query.get("resourceVersionMatch") == "Exact",
-        limit=max(_integer(query, "limit") or 0, 0),
+        exact=match == "Exact",
+        limit=limit,
         continuation=continuation,
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         send_initial_events=None if initial is None else is_true(initial),

@@ -92,3 +92,27 @@ async def test_a_lease_is_not_changed_without_a_version(api: Api) -> None:
         "PATCH", f"{LEASES}/n1", {"spec": {"holderIdentity": "b"}}, content_type=MERGE
     )
     assert renewed.status == 200
+
+
+async def test_pages_at_a_version_show_that_version_and_a_list_from_memory_has_none(
+    api: Api,
+) -> None:
+    for name in ("a", "b", "c"):
+        made = await api.call("POST", CONFIG_MAPS, config_map(name))
+    version = made.json["metadata"]["resourceVersion"]
+    await api.call("DELETE", f"{CONFIG_MAPS}/a")
+
+    async def listed(query: str) -> tuple[list[str], Any]:
+        answer = (await api.call("GET", f"{CONFIG_MAPS}?{query}")).json
+        return [item["metadata"]["name"] for item in answer["items"]], answer["metadata"]
+
+    names, metadata = await listed(f"limit=2&resourceVersion={version}")
+    assert (names, metadata["resourceVersion"]) == (["a", "b"], version)
+    assert (await listed(f"continue={metadata['continue']}"))[0] == ["c"]
+    newer = f"limit=1&resourceVersion={version}&resourceVersionMatch=NotOlderThan"
+    assert (await listed(newer))[0] == ["b"]
+    names, metadata = await listed("limit=1&resourceVersion=0")
+    assert (names, "continue" in metadata) == (["b", "c"], False)
+    api.server.storage.compact(0)
+    gone = await api.call("GET", f"{CONFIG_MAPS}?limit=2&resourceVersion={version}")
+    assert (gone.status, gone.json["reason"]) == (410, "Expired")
