@@ -50,16 +50,29 @@ async def replace(
     if not exists and resource.create_on_update and not target.subresource:
         document["metadata"].pop("resourceVersion", None)
         return await create(backend, target, document, options), True
-    return await modify(backend, target, lambda _current: document, options), False
+    change = partial(_sent, document)
+    return await modify(backend, target, change, options, patched=False), False
+
+
+def _sent(document: Document, _current: Document) -> Document:
+    return document
 
 
 async def modify(
-    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions = NO_OPTIONS
+    backend: Backend,
+    target: ObjectTarget,
+    change: Transform,
+    options: WriteOptions = NO_OPTIONS,
+    *,
+    patched: bool = True,
 ) -> Stored:
-    """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
+    """Returns the changed object; ApiError 404, 409, 422 and those of `change`, 400 for a field of
+    a wrong type in an object that was not `patched`, but sent.
+    """
+    changed = partial(_changed, target, change, patched)
 
     async def write(stored: Stored) -> Stored:
-        new, old = await turns.compute(partial(_changed, target, change, stored), stored.data)
+        new, old = await turns.compute(partial(changed, stored), stored.data)
         backend.admit(target, new, old)
         if same(new, old):
             return stored
@@ -76,11 +89,13 @@ async def modify(
     return await backend.write_current(target, write)
 
 
-def _changed(target: ObjectTarget, change: Transform, stored: Stored) -> tuple[Document, Document]:
+def _changed(
+    target: ObjectTarget, change: Transform, patched: bool, stored: Stored
+) -> tuple[Document, Document]:
     """The document to store and the stored one."""
     old = decode(stored)
     sent = change(old)
-    validation.check_shape(target.strategy, sent)
+    validation.check_shape(target.strategy, sent, patched=patched)
     _check_preconditions(target, sent, old)
     new = _prepared(target, sent, old)
     validation.check(target.strategy, new, old)

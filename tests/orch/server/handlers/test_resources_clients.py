@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.orch.server.harness import LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
+from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -116,3 +116,55 @@ async def test_pages_at_a_version_show_that_version_and_a_list_from_memory_has_n
     api.server.storage.compact(0)
     gone = await api.call("GET", f"{CONFIG_MAPS}?limit=2&resourceVersion={version}")
     assert (gone.status, gone.json["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "reason", "field", "text"),
+    [
+        (
+            MERGE,
+            {"metadata": {"labels": {"a": 1}}},
+            "FieldValueTypeInvalid",
+            "metadata.labels.a",
+            'Invalid value: "integer": must be of type string',
+        ),
+        (
+            MERGE,
+            {"spec": {"containers": "none"}},
+            "FieldValueTypeInvalid",
+            "spec.containers",
+            'Invalid value: "string": must be of type array',
+        ),
+        (
+            STRATEGIC,
+            {"spec": {"activeDeadlineSeconds": 1.5, "terminationGracePeriodSeconds": "30"}},
+            "FieldValueTypeInvalid",
+            "spec.terminationGracePeriodSeconds",
+            'Invalid value: "string": must be of type integer',
+        ),
+        (
+            JSON_PATCH,
+            [{"op": "add", "path": "/spec/containers/0/livenessProbe",
+              "value": {"tcpSocket": {"port": True}}}],
+            "FieldValueTypeInvalid",
+            "spec.containers[0].livenessProbe.tcpSocket.port",
+            'Invalid value: "boolean": must be of type integer',
+        ),
+        (
+            JSON_PATCH,
+            [{"op": "remove", "path": "/spec/containers/0/name"}],
+            "FieldValueRequired",
+            "spec.containers[0].name",
+            "Required value",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_value_of_a_wrong_type_in_a_patch_is_invalid_at_its_path(
+    api: Api, kind: str, change: Any, reason: str, field: str, text: str
+) -> None:
+    await api.call("POST", PODS, pod())
+    answer = await api.call("PATCH", f"{PODS}/p1", change, content_type=kind)
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    causes = answer.json["details"]["causes"]
+    assert {"reason": reason, "field": field, "message": text} in causes
+    assert "nput should" not in answer.json["message"]
