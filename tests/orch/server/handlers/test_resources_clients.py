@@ -168,3 +168,42 @@ async def test_a_value_of_a_wrong_type_in_a_patch_is_invalid_at_its_path(
     causes = answer.json["details"]["causes"]
     assert {"reason": reason, "field": field, "message": text} in causes
     assert "nput should" not in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (MERGE, {"spec": {"colour": "red"}, "metadata": {"labels": {"a": "b"}}}),
+        (
+            STRATEGIC,
+            {
+                "spec": {"containers": [{"name": "c", "imag": "x"}]},
+                "metadata": {"labels": {"a": "b"}},
+            },
+        ),
+        (
+            JSON_PATCH,
+            [
+                {"op": "add", "path": "/spec/containers/0/nonsense", "value": [{}]},
+                {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
+            ],
+        ),
+    ],
+)
+async def test_an_unknown_field_that_a_change_adds_to_a_pod_has_no_effect(
+    api: Api, kind: str, change: Any
+) -> None:
+    sent = pod()
+    sent["spec"]["fromALaterRelease"] = {"x": 1}
+    made = (await api.call("POST", PODS, sent)).json
+    changed = await api.call("PATCH", f"{PODS}/p1", change, content_type=kind)
+    assert changed.status == 200
+    assert "unknown field" in changed.headers["Warning"]
+    assert changed.json["metadata"]["labels"] == {"a": "b"}
+    assert changed.json["spec"] == made["spec"]
+    strict = await api.call("PATCH", f"{PODS}/p1?fieldValidation=Strict", change, content_type=kind)
+    assert strict.status == 422
+    assert "strict decoding error: unknown field" in strict.json["message"]
+    sent = pod() | {"spec": {**made["spec"], "new": 1}}
+    replaced = await api.call("PUT", f"{PODS}/p1", sent)
+    assert (replaced.status, "new" in replaced.json["spec"]) == (200, False)
