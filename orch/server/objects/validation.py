@@ -26,6 +26,7 @@ from orch.wire.validation import (
 
 MAX_BYTES = 256 * 1024  # of an object's annotations (as the reference has it), and of its labels
 MAX_ITEMS = 1000  # labels, annotations, owners or finalizers
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _CAUSES_SHOWN = 100
 _PROBLEMS_MAX = 1000  # listing them takes longer than finding them
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
@@ -174,6 +175,11 @@ def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Caus
             "metadata.finalizers", finalizers, "orphan and foregroundDeletion exclude each other"
         )
     added = sorted(set(finalizers) - set(old.get("finalizers") or []))
+    for finalizer in added:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            index = finalizers.index(finalizer)
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid_value(f"metadata.finalizers[{index}]", finalizer, why)
     if added and old.get("deletionTimestamp"):
         yield causes.forbidden(
             "metadata.finalizers",
