@@ -101,7 +101,7 @@ _NODE = (
     _on((*READ, "create", "delete"), "pods"),
     _on(("create",), "pods/eviction", "serviceaccounts/token"),
     _on(READ, "configmaps", "secrets"),
-    _on(("get",), "namespaces", "serviceaccounts"),
+    _on(("get",), "serviceaccounts"),
     _on(("create", "delete", "get", "patch", "update"), "leases", group=COORDINATION_GROUP),
 )  # fmt: skip
 _NODEAGENT_API = (
