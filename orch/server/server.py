@@ -246,7 +246,8 @@ class Server:
         )
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
-        discovery = Discovery(resources, address)
+        own = aliases.OWN_GROUPS if upstream else ()
+        discovery = Discovery(resources, address, unlisted=own)
         others = nonresource.routes(
             resources, discovery, self._health(), self._slis, self._metrics_page
         )
