@@ -64,6 +64,9 @@ class Discovery:
             if resource.answers_to(word):
                 return resource
             known += (resource.plural, resource.singular, *resource.short_names)
+        for resource in await self._of_group(word.lower().partition(".")[2]):
+            if resource.answers_to(word):
+                return resource
         hint = did_you_mean(word.lower().partition(".")[0], known)
         raise CommandFailed(f"the server has no resource type {word!r}{hint}")
 
@@ -94,6 +97,17 @@ class Discovery:
             version = raw.text(group, "preferredVersion", "groupVersion")
             for resource in await self._of_version(version):
                 yield resource
+
+    async def _of_group(self, group: str) -> list[Resource]:
+        """Of a group that is served and not listed: another name of one that is."""
+        try:
+            described = await self._api.get(f"/apis/{segment(group)}") if group else {}
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            return []
+        version = raw.text(described, "preferredVersion", "groupVersion")
+        return await self._of_version(version) if version else []
 
     async def _of_version(self, api_version: str) -> list[Resource]:
         if api_version in self._known:

@@ -28,6 +28,7 @@ from orch.server.admission.node_restriction import CreationGuard, NodeRestrictio
 from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.priority import Priorities
 from orch.server.admission.role_guard import RoleGuard
+from orch.server.admission.service_accounts import ServiceAccounts
 from orch.server.admission_configuration import read_settings
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
@@ -69,7 +70,7 @@ from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, Resource
+from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, SERVICE_ACCOUNTS, Resource
 
 
 def build(
@@ -244,11 +245,13 @@ class Server:
         )
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
-        discovery = Discovery(resources, address)
+        own = aliases.OWN_GROUPS if upstream else ()
+        discovery = Discovery(resources, address, unlisted=own)
         others = nonresource.routes(
             resources, discovery, self._health(), self._slis, self._metrics_page
         )
         others += self._usage.routes() if upstream else []
+        others += nonresource.openid_routes(self._credentials.accounts, address)
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
         others.append(configz("apiserverconfig", self._configuration))
@@ -322,6 +325,7 @@ def _backend(
     """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     steps: tuple[Admission, ...] = (
+        ServiceAccounts(partial(_has_no_account, storage)),
         Priorities(partial(_documents, storage)),
         CreationGuard(authorizer),
         restriction,
@@ -344,6 +348,13 @@ def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Doc
 def _uid_of_node(storage: Storage, name: str) -> str:
     stored = storage.get(key_of(NODES, "", name))
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
+
+
+def _has_no_account(storage: Storage, namespace: str, name: str) -> bool:
+    """A namespace that is missing is refused as such, later."""
+    if storage.get(key_of(SERVICE_ACCOUNTS, namespace, name)) is not None:
+        return False
+    return storage.get(key_of(NAMESPACES, "", namespace)) is not None
 
 
 def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:

@@ -9,6 +9,11 @@ import orjson
 
 from orch.wire.errors import Cause
 
+_JSON_TYPES: tuple[tuple[type, str], ...] = (
+    (str, "string"), (bool, "boolean"), (int, "integer"), (float, "number"), (list, "array"),
+    (dict, "object"), (object, "null"),
+)  # fmt: skip
+
 
 def required(path: str, detail: str = "") -> Cause:
     return Cause("FieldValueRequired", _text("Required value", detail), path)
@@ -16,6 +21,13 @@ def required(path: str, detail: str = "") -> Cause:
 
 def invalid_value(path: str, value: Any, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {_json(value)}: {detail}", path)
+
+
+def wrong_type(path: str, value: Any, wanted: str) -> Cause:
+    """`wanted` is the JSON type that the field has; of the value only its own is shown."""
+    given = next(name for kind, name in _JSON_TYPES if isinstance(value, kind))
+    text = f"Invalid value: {_json(given)}: must be of type {wanted}"
+    return Cause("FieldValueTypeInvalid", text, path)
 
 
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:

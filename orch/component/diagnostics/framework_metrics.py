@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from orch.component.flags.features import Features
-from orch.component.flags.stability import CURRENT, Release
+from orch.component.flags.stability import CURRENT, Release, oldest_compatible
 from orch.component.process.log import dropped_lines
 from orch.wire import names
 
@@ -31,8 +31,8 @@ class FrameworkMetrics(Collector):
             "[ALPHA] The versions of this program: its own, and the one it emulates.",
             labels=["binary", "component", "emulation", "min_compat"],
         )
-        oldest = f"{self._emulated.major}.{self._emulated.minor - 1}"
         binary = f"{names.MAJOR}.{names.MINOR}"
+        oldest = str(oldest_compatible(self._emulated))
         versions.add_metric([binary, "orch", str(self._emulated), oldest], 1)
         yield versions
         enabled = GaugeMetricFamily(

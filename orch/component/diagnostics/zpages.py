@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 
 from orch.component.flags.features import Features
-from orch.component.flags.stability import CURRENT, Release
+from orch.component.flags.stability import CURRENT, Release, oldest_compatible, parse_release
 from orch.component.http import negotiation
 from orch.component.http.responses import render_status, render_text
 from orch.component.process import clock, system
@@ -35,6 +35,7 @@ _DELIMITERS = (":", ": ", "=", " ")
 _WARNING = (
     "Warning: this page is for people who debug; its form changes from one request to the next."
 )
+_STRUCTURED_SINCE = parse_release("1.35")
 # The read-only pages that /statusz lists; a program's other paths are its interface.
 _PAGES = ("configz", "debug", "flagz", "healthz", "livez", "logs", "metrics", "readyz", "version")
 _TERMINALS = ("curl/", "Wget/", "Mozilla/")
@@ -53,7 +54,7 @@ class ZPages:
         emulated: Release = CURRENT,
     ) -> None:
         self.name = name
-        self._emulated = str(emulated)
+        self._emulated = emulated
         self._flags = dict(sorted(flags.items()))
         start_s = system.process_start_s() if start_s is None else start_s
         self._started = datetime.fromtimestamp(start_s, UTC)
@@ -84,13 +85,14 @@ class ZPages:
         text: Callable[[], str],
         fields: Callable[[], dict[str, Any]],
     ) -> web.Response:
-        form = negotiation.choose(request.headers.get("Accept", ""), kind)
+        structured = self._emulated >= _STRUCTURED_SINCE
+        form = negotiation.choose(request.headers.get("Accept", ""), kind, structured=structured)
         if form == "text":
             return render_text(text())
         if form == "json":
             return self._record(request, kind, fields())
         # A Status record even where a program's other errors are text.
-        types = negotiation.accepted_types(kind)
+        types = negotiation.accepted_types(kind, structured=structured)
         message = f"only the following media types are accepted: {types}"
         return render_status(ApiError(406, "NotAcceptable", message))
 
@@ -111,7 +113,8 @@ class ZPages:
             "uptimeSeconds": self._uptime_s(),
             "goVersion": _runtime(),
             "binaryVersion": wire_names.VERSION,
-            "emulationVersion": self._emulated,
+            "emulationVersion": str(self._emulated),
+            "minimumCompatibilityVersion": str(oldest_compatible(self._emulated)),
             "paths": paths,
         }
 
@@ -123,7 +126,7 @@ class ZPages:
             "Up": f"{hours} hr {minutes:02} min {seconds:02} sec",
             "Go version": _runtime(),
             "Binary version": wire_names.VERSION,
-            "Emulation version": self._emulated,
+            "Emulation version": str(self._emulated),
             "Paths": " ".join(paths),
         }
         delimiter = secrets.choice(_DELIMITERS)

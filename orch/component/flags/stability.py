@@ -45,6 +45,11 @@ def parse_release(text: str) -> Release:
 CURRENT = parse_release(names.VERSION)
 
 
+def oldest_compatible(emulated: Release) -> Release:
+    """The oldest release that a program works with: the one before the release it emulates."""
+    return Release(emulated.major, emulated.minor - 1)
+
+
 def is_hidden(level: str, deprecated: str, current: Release = CURRENT) -> bool:
     """Whether a metric deprecated in that release has passed its window; "" means it is not."""
     if not deprecated:

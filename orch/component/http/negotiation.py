@@ -34,12 +34,12 @@ def structured_type(kind: str) -> str:
     return f"application/json;v={VERSION};g={DIAGNOSTICS_GROUP};as={kind}"
 
 
-def accepted_types(kind: str) -> str:
+def accepted_types(kind: str, *, structured: bool = True) -> str:
     """The acceptable types, for the text of an error."""
-    return f"{structured_type(kind)}, text/plain"
+    return f"{structured_type(kind)}, text/plain" if structured else "text/plain"
 
 
-def choose(accept: str, kind: str) -> Form | None:
+def choose(accept: str, kind: str, *, structured: bool = True) -> Form | None:
     """The form to serve; None when nothing acceptable is available (406)."""
     if not accept.strip():
         return "text"
@@ -47,10 +47,15 @@ def choose(accept: str, kind: str) -> Form | None:
     for clause in sorted(_clauses(accept), key=lambda clause: -clause.weight):
         if clause.is_structured:
             given = {name: clause.parameters.get(name) for name in wanted}
-            if given == wanted and clause.media_type in (
-                "application/json",
-                "application/*",
-                "*/*",
+            if (
+                structured
+                and given == wanted
+                and clause.media_type
+                in (
+                    "application/json",
+                    "application/*",
+                    "*/*",
+                )
             ):
                 return "json"
         elif clause.media_type in ("text/plain", "text/*", "*/*"):

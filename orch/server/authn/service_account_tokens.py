@@ -17,6 +17,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from orch.component.process.daemon import SetupError
 from orch.server.authn.tokens import Bound, Holder, TokenRefused
@@ -70,7 +71,7 @@ class AccountTokens:
         lookup: Lookup,
         now: Callable[[], datetime],
     ) -> None:
-        self._issuer = issuer
+        self.issuer = issuer
         self._keys = {key.id: key for key in keys}
         self._signing_key = signing_key
         self._lookup = lookup
@@ -80,6 +81,14 @@ class AccountTokens:
     @property
     def can_sign(self) -> bool:
         return self._signing_key is not None
+
+    @property
+    def algorithms(self) -> list[str]:
+        return sorted({key.algorithm for key in self._keys.values()})
+
+    def public_keys(self) -> list[Claims]:
+        """The keys that tokens are verified with, as JSON Web Keys."""
+        return [_web_key(key) for key in self._keys.values()]
 
     def sign(self, bound: Bound, audiences: Sequence[str], lifetime: timedelta) -> str:
         if self._signing_key is None:
@@ -91,7 +100,7 @@ class AccountTokens:
         }
         own |= {kind: {"name": name, "uid": uid} for kind, name, uid in bound.objects}
         claims = {
-            "iss": self._issuer,
+            "iss": self.issuer,
             "sub": f"{names.USER_SERVICE_ACCOUNT_PREFIX}{bound.namespace}:{bound.account}",
             "aud": list(audiences),
             "iat": int(now.timestamp()),
@@ -124,7 +133,7 @@ class AccountTokens:
             return found
         try:
             unverified = jwt.decode(token, options={"verify_signature": False})
-            if unverified.get("iss") != self._issuer:
+            if unverified.get("iss") != self.issuer:
                 return None
             key = self._keys.get(jwt.get_unverified_header(token).get("kid", ""))
             if key is None:
@@ -183,6 +192,14 @@ class AccountTokens:
             (self._now() - deleted).total_seconds() > _GRACE_AFTER_DELETION_S
         ):
             raise TokenRefused(f"{shown} was deleted")
+
+
+def _web_key(key: Key) -> Claims:
+    public = _public(key.key)
+    kind = RSAAlgorithm if isinstance(public, rsa.RSAPublicKey) else ECAlgorithm
+    values: Claims = kind.to_jwk(public, as_dict=True)
+    values.pop("key_ops", None)
+    return {"use": "sig", "kid": key.id, "alg": key.algorithm, **values}
 
 
 def _load(path: Path) -> Any:

@@ -153,7 +153,6 @@ class NodeAuthorizer:
             ("", "nodes"): _own_node,
             ("", "pods"): self._own_pods,
             ("", "events"): partial(_only, ("create", "update", "patch"), "events"),
-            ("", "namespaces"): partial(_only, ("get",), "namespaces"),
             ("", "secrets"): self._needed,
             ("", "configmaps"): self._needed,
             ("", "serviceaccounts"): self._accounts,
@@ -180,12 +179,10 @@ class NodeAuthorizer:
             case "", "create":
                 return ""  # only mirror pods of itself: admission sees the body
             case "", "list" | "watch":
+                if info.name and self._node_of_pod(info.namespace, info.name) == node:
+                    return ""
                 return _selects_own_pods(node, info)
-            case (
-                ("", "get" | "delete")
-                | ("status", "get" | "update" | "patch")
-                | ("eviction", "create")
-            ):
+            case ("", "get" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
                 # The handler answers 404 for a missing pod, which its node needs to know.
                 if self._node_of_pod(info.namespace, info.name) in (node, None):
                     return ""
@@ -214,10 +211,7 @@ def _own_node(node: str, info: RequestInfo) -> str:
     match info.subresource, info.verb:
         case "", "create":
             return ""  # the name is in the body: admission
-        case ("", "get" | "list" | "watch" | "update" | "patch") | (
-            "status",
-            "get" | "update" | "patch",
-        ):
+        case ("", "get" | "list" | "watch" | "update" | "patch") | ("status", "update" | "patch"):
             if info.name == node:
                 return ""
             return f"node {node!r} can only use its own Node, named in the path or by metadata.name"

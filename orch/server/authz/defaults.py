@@ -26,6 +26,10 @@ _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *H
 _MONITORING = (
     "/metrics", "/metrics/slis", "/statusz", "/flagz", *HEALTH, *(f"{path}/*" for path in HEALTH),
 )  # fmt: skip
+_ISSUER = (
+    "/.well-known/openid-configuration", "/.well-known/openid-configuration/",
+    "/openid/v1/jwks", "/openid/v1/jwks/",
+)  # fmt: skip
 _POD_ACCESS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
 
 Document = dict[str, Any]
@@ -97,7 +101,7 @@ _NODE = (
     _on((*READ, "create", "delete"), "pods"),
     _on(("create",), "pods/eviction", "serviceaccounts/token"),
     _on(READ, "configmaps", "secrets"),
-    _on(("get",), "namespaces", "serviceaccounts"),
+    _on(("get",), "serviceaccounts"),
     _on(("create", "delete", "get", "patch", "update"), "leases", group=COORDINATION_GROUP),
 )  # fmt: skip
 _NODEAGENT_API = (
@@ -166,6 +170,7 @@ ROLES: tuple[Document, ...] = (
         _at(*_MONITORING),
         _on(("get",), "nodes/metrics", "nodes/stats", "nodes/healthz"),
     ),
+    _role("system:service-account-issuer-discovery", _at(*_ISSUER)),
     _role("system:nodeagent-api-admin", *_NODEAGENT_API),
     _role("system:node", *_NODE),
     _role("system:auth-delegator", *_DELEGATOR),
@@ -192,6 +197,7 @@ BINDINGS: tuple[Document, ...] = (
         ("Group", names.GROUP_UNAUTHENTICATED),
     ),
     _binding("system:monitoring", ("Group", names.GROUP_MONITORING)),
+    _binding("system:service-account-issuer-discovery", ("Group", names.GROUP_SERVICE_ACCOUNTS)),
     _binding("system:nodeagent-api-admin", ("User", names.USER_APISERVER)),
     _binding("system:node"),
     _binding(names.USER_CONTROLLER_MANAGER, ("User", names.USER_CONTROLLER_MANAGER)),

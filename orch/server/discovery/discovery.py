@@ -54,9 +54,15 @@ class DiscoveryDocument:
 
 
 class Discovery:
-    """The documents by path; `address` is where clients reach this server (`host:port`)."""
+    """The documents by path; `address` is where clients reach this server (`host:port`).
 
-    def __init__(self, resources: Sequence[Resource], address: str) -> None:
+    Readers of the legacy list search by kind, and want to find one: it leaves out the groups
+    `unlisted`, which are other names. The aggregated form, whose readers choose by name, has all.
+    """
+
+    def __init__(
+        self, resources: Sequence[Resource], address: str, unlisted: Collection[str] = ()
+    ) -> None:
         groups = _by_group_version(resources)
         self._aggregated = {
             (root, version): _aggregated(groups, root, version)
@@ -64,7 +70,8 @@ class Discovery:
             for version in _VERSIONS
         }
         self._legacy = {
-            path: DiscoveryDocument(body) for path, body in _legacy(groups, address).items()
+            path: DiscoveryDocument(body)
+            for path, body in _legacy(groups, address, unlisted).items()
         }
 
     @property
@@ -95,7 +102,7 @@ def _by_group_version(resources: Sequence[Resource]) -> _Groups:
     return groups
 
 
-def _legacy(groups: _Groups, address: str) -> dict[str, bytes]:
+def _legacy(groups: _Groups, address: str, unlisted: Collection[str]) -> dict[str, bytes]:
     documents: dict[str, Any] = {
         "/api": {
             "kind": "APIVersions",
@@ -105,7 +112,9 @@ def _legacy(groups: _Groups, address: str) -> dict[str, bytes]:
         "/apis": {
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [_api_group(group, groups) for group in _named(groups)],
+            "groups": [
+                _api_group(group, groups) for group in _named(groups) if group not in unlisted
+            ],
         },
     }
     for group in _named(groups):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 from aiohttp import web
@@ -16,6 +17,10 @@ from orch.server.request import media
 from orch.wire.names import MAJOR, MINOR, VERSION
 from orch.wire.records.kinds import Resource
 
+if TYPE_CHECKING:
+    from orch.server.authn.service_account_tokens import AccountTokens
+
+_KEYS = "/openid/v1/jwks"
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -87,14 +92,40 @@ def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
     return [web.get("/openapi/v2", v2), *v3]
 
 
+def openid_routes(accounts: AccountTokens | None, address: str) -> list[web.RouteDef]:
+    """What others need to verify service accounts' tokens; nothing where there is no key, or an
+    issuer by whose name nobody could find it.
+    """
+    if accounts is None or not accounts.issuer.startswith("https://"):
+        return []
+    configuration = {
+        "issuer": accounts.issuer,
+        "jwks_uri": f"https://{address}{_KEYS}",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": accounts.algorithms,
+    }
+    public = "public, max-age=3600"
+    keys = _fixed(
+        orjson.dumps({"keys": accounts.public_keys()}), "application/jwk-set+json", public
+    )
+    return [
+        *_both("/.well-known/openid-configuration",
+               _fixed(orjson.dumps(configuration), cache=public)),
+        *_both(_KEYS, keys),
+    ]  # fmt: skip
+
+
 def _both(path: str, handle: Handle) -> list[web.RouteDef]:
     """With and without a trailing slash."""
     return [web.get(path, handle), web.get(f"{path}/", handle)]
 
 
-def _fixed(body: bytes) -> Handle:
+def _fixed(body: bytes, content_type: str = media.JSON, cache: str = "") -> Handle:
+    headers = {"Content-Type": content_type, **({"Cache-Control": cache} if cache else {})}
+
     async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=body, headers={"Content-Type": media.JSON})
+        return web.Response(body=body, headers=headers)
 
     return answer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import orjson
@@ -51,6 +51,7 @@ class TokenRequests:
         if found:
             raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
         account = decode(self._backend.find(call.target()))
+        _complete(document["metadata"], account["metadata"], self._backend.now())
         bound = self._bound(account, request.spec, call.info.namespace)
         _restrict(call, bound, request.spec)
         if self._tokens is None or not self._tokens.can_sign:
@@ -130,6 +131,18 @@ def _fitted(document: Document, call: Call) -> TokenRequest:
     except ValidationError as error:
         problems = validation.shape_problems(error)
         raise bad_request(f"TokenRequest cannot be handled: {problems}") from None
+
+
+def _complete(sent: Document, account: Document, now: datetime) -> None:
+    """The metadata of the answer; ApiError 409 when the caller means another account."""
+    if sent.get("uid") not in (None, "", account["uid"]):
+        raise errors.conflict(
+            SERVICE_ACCOUNTS.plural,
+            account["name"],
+            f"the UID in the token request ({sent['uid']}) does not match the UID of the service"
+            f" account ({account['uid']})",
+        )
+    sent |= {"uid": account["uid"], "creationTimestamp": times.format_time(now)}
 
 
 def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from orch.server.strategy.base import text_at
 from orch.wire.names import AGENT_PORT
@@ -58,6 +59,17 @@ def parse_id(text: str) -> ProxyId:
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"the port {port!r} in {text!r} is not a number from 1 to 65535")
     return ProxyId(name, scheme, int(port))
+
+
+def agent_path(rest: str) -> str:
+    """The path at the agent, still encoded; ValueError for one that leads upwards.
+
+    Clients of the reference encode the slashes of a path that they take as one parameter.
+    """
+    path = (rest or "/").replace("%2F", "/").replace("%2f", "/")
+    if any(unquote(segment) in (".", "..") for segment in path.split("/")):
+        raise ValueError(f"the path {path!r} has a segment . or ..")
+    return path
 
 
 def endpoint_of(

@@ -67,13 +67,13 @@ class NodeProxy:
         """ApiError 400, 404, 503; the agent's answer is relayed unchanged."""
         request, info = call.request, call.info
         _refuse_unsupported(request)
-        wanted = _parse(info.name)
+        wanted, path = _parse(info.name, info.rest)
         endpoint = self._endpoint(wanted)
         if not info.rest and request.method in ("GET", "HEAD"):
             return _to_trailing_slash(request)
         with _only_for_client(request):
             query = request.rel_url.raw_query_string
-            path = (info.rest or "/") + (f"?{query}" if query else "")
+            path += f"?{query}" if query else ""
             body = request.content if request.body_exists else None
             headers = _forwarded_headers(request)
             async with await self._request(
@@ -182,9 +182,10 @@ class NodeProxy:
         return self._session
 
 
-def _parse(text: str) -> ProxyId:
+def _parse(text: str, rest: str) -> tuple[ProxyId, str]:
+    """The node, and the path at its agent."""
     try:
-        return nodes_address.parse_id(text)
+        return nodes_address.parse_id(text), nodes_address.agent_path(rest)
     except ValueError as error:
         raise bad_request(f"invalid node request: {error}") from None
 

@@ -32,7 +32,7 @@ async def create(
     if target.name:
         metadata.fit_to_name(target.name, document)
     sent = document["metadata"]
-    if sent.get("resourceVersion"):
+    if metadata.named_version(sent):
         raise bad_request("resourceVersion should not be set on objects to be created")
     await turns.compute(partial(validation.check_shape, target.strategy, document))
     for name in _names(backend, sent):

@@ -71,6 +71,12 @@ def fit_to_name(name: str, document: Document) -> None:
         )
 
 
+def named_version(sent: Metadata) -> Any:
+    """The resourceVersion that a client names; "" for none, and for "0", which means any."""
+    version = sent.get("resourceVersion") or ""
+    return "" if version == "0" else version
+
+
 def stamp_new(document: Document, *, name: str, uid: str, created: str) -> None:
     """Make the metadata of a new object: the client's fields, plus identity and time."""
     sent: Metadata = document["metadata"]

@@ -50,21 +50,29 @@ async def replace(
     if not exists and resource.create_on_update and not target.subresource:
         document["metadata"].pop("resourceVersion", None)
         return await create(backend, target, document, options), True
-    if not document["metadata"].get("resourceVersion") and not resource.unconditional_update:
-        cause = causes.invalid_value(
-            "metadata.resourceVersion", 0, "must be specified for an update"
-        )
-        raise validation.refusal(target.strategy, target.name, (cause,))
-    return await modify(backend, target, lambda _current: document, options), False
+    change = partial(_sent, document)
+    return await modify(backend, target, change, options, patched=False), False
+
+
+def _sent(document: Document, _current: Document) -> Document:
+    return document
 
 
 async def modify(
-    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions = NO_OPTIONS
+    backend: Backend,
+    target: ObjectTarget,
+    change: Transform,
+    options: WriteOptions = NO_OPTIONS,
+    *,
+    patched: bool = True,
 ) -> Stored:
-    """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
+    """Returns the changed object; ApiError 404, 409, 422 and those of `change`, 400 for a field of
+    a wrong type in an object that was not `patched`, but sent.
+    """
+    changed = partial(_changed, target, change, patched)
 
     async def write(stored: Stored) -> Stored:
-        new, old = await turns.compute(partial(_changed, target, change, stored), stored.data)
+        new, old = await turns.compute(partial(changed, stored), stored.data)
         backend.admit(target, new, old)
         if same(new, old):
             return stored
@@ -81,11 +89,13 @@ async def modify(
     return await backend.write_current(target, write)
 
 
-def _changed(target: ObjectTarget, change: Transform, stored: Stored) -> tuple[Document, Document]:
+def _changed(
+    target: ObjectTarget, change: Transform, patched: bool, stored: Stored
+) -> tuple[Document, Document]:
     """The document to store and the stored one."""
     old = decode(stored)
     sent = change(old)
-    validation.check_shape(target.strategy, sent)
+    validation.check_shape(target.strategy, sent, patched=patched)
     _check_preconditions(target, sent, old)
     new = _prepared(target, sent, old)
     validation.check(target.strategy, new, old)
@@ -93,7 +103,9 @@ def _changed(target: ObjectTarget, change: Transform, stored: Stored) -> tuple[D
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
-    """ApiError 409 when the client names another version or another uid."""
+    """ApiError 409 when the client names another version or another uid, 422 when it must name one
+    and does not.
+    """
     sent_metadata: dict[str, Any] = sent["metadata"]
     stored_metadata = old["metadata"]
     uid = sent_metadata.get("uid")
@@ -102,9 +114,13 @@ def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) ->
             f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
             f" {stored_metadata['uid']}"
         )
-    version = sent_metadata.get("resourceVersion")
+    version = metadata.named_version(sent_metadata)
     if version and version != stored_metadata["resourceVersion"]:
         raise target.conflict()
+    if not version and not target.strategy.resource.unconditional_update:
+        why = "must be specified for an update"
+        cause = causes.invalid_value("metadata.resourceVersion", 0, why)
+        raise validation.refusal(target.strategy, target.name, (cause,))
 
 
 def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:

@@ -49,12 +49,13 @@ NO_OPTIONS = WriteOptions()
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """None: not set."""
+    """None: not set. `cascades`: asked for by `orphanDependents=false`, the older way."""
 
     grace_period_s: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     propagation: str | None = None
+    cascades: bool = False
     dry_run: bool = False
 
 
@@ -72,7 +73,10 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """`resource_version` None: the newest; `exact`: exactly that version. `limit` 0: all."""
+    """`resource_version` None: the newest; `exact`: exactly that version. `limit` 0: all.
+
+    As in the reference, `limit` counts for nothing at version "0", and makes another one exact.
+    """
 
     resource_version: int | None = None
     exact: bool = False
@@ -115,6 +119,7 @@ def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         propagation=_propagation(query, body),
+        cascades=_orphan(query, body) is False,
         dry_run=_dry_run(dry_run[0] if dry_run else query.get("dryRun"), "DeleteOptions"),
     )
 
@@ -164,11 +169,15 @@ def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
     if continuation and resource_version:
         raise bad_request("specifying resource version is not allowed when using continue")
     timeout_s = _integer(query, "timeoutSeconds")
+    limit = max(_integer(query, "limit") or 0, 0)
+    if query.get("resourceVersion") == "0":
+        limit = 0
+    match = query.get("resourceVersionMatch") or ("Exact" if limit and resource_version else "")
     initial = query.get("sendInitialEvents")
     return ListOptions(
         resource_version=resource_version,
-        exact=query.get("resourceVersionMatch") == "Exact",
-        limit=max(_integer(query, "limit") or 0, 0),
+        exact=match == "Exact",
+        limit=limit,
         continuation=continuation,
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         send_initial_events=None if initial is None else is_true(initial),

@@ -26,18 +26,25 @@ from orch.wire.validation import (
 
 MAX_BYTES = 256 * 1024  # of an object's annotations (as the reference has it), and of its labels
 MAX_ITEMS = 1000  # labels, annotations, owners or finalizers
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _CAUSES_SHOWN = 100
 _PROBLEMS_MAX = 1000  # listing them takes longer than finding them
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 _NO_OWNER = ("v1", "Event")  # deleted within the hour, and its dependents with it
 _VALUES = ("missing", "literal_error")  # pydantic's names
+_TYPES = {
+    "string_type": "string", "int_type": "integer", "int_from_float": "integer",
+    "bool_type": "boolean", "float_type": "number", "list_type": "array", "dict_type": "object",
+    "model_type": "object",
+}  # fmt: skip
+_MEMBERS = (("int_type", "int"), ("string_type", "str"))  # of a field that takes both
 _PROBLEMS_SHOWN = 8
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
-def check_shape(strategy: Strategy, document: Document) -> ApiObject:
+def check_shape(strategy: Strategy, document: Document, *, patched: bool = False) -> ApiObject:
     """The document's record; ApiError 400 for a field of a wrong type, 422 when the only problems
-    are missing fields and values outside an enumeration.
+    are missing fields and values outside an enumeration, and for whatever a patch made.
 
     Nothing is converted: the document is stored as it is, and `"30"` for a number would break its
     readers.
@@ -49,9 +56,10 @@ def check_shape(strategy: Strategy, document: Document) -> ApiObject:
             text = f"{error.error_count()} of its values are missing or of a wrong type"
             raise _unfit(strategy.resource, text) from None
         found = error.errors(include_url=False)
-        if all(problem["type"] in _VALUES for problem in found):
-            name = (document.get("metadata") or {}).get("name", "")
-            shown = [_value_cause(problem) for problem in found[:_CAUSES_SHOWN]]
+        if patched or all(problem["type"] in _VALUES for problem in found):
+            metadata = document.get("metadata")
+            name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+            shown = [_shape_cause(problem) for problem in found[:_CAUSES_SHOWN]]
             raise refusal(strategy, name, shown) from None
         raise _unfit(strategy.resource, shape_problems(error)) from None
 
@@ -167,6 +175,11 @@ def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Caus
             "metadata.finalizers", finalizers, "orphan and foregroundDeletion exclude each other"
         )
     added = sorted(set(finalizers) - set(old.get("finalizers") or []))
+    for finalizer in added:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            index = finalizers.index(finalizer)
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid_value(f"metadata.finalizers[{index}]", finalizer, why)
     if added and old.get("deletionTimestamp"):
         yield causes.forbidden(
             "metadata.finalizers",
@@ -174,11 +187,15 @@ def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Caus
         )
 
 
-def _value_cause(error: Any) -> Cause:
-    if error["type"] == "missing":
-        return causes.required(_path_of(error))
-    words = re.findall("'([^']*)'", error["ctx"]["expected"])
-    return causes.not_supported(_path_of(error), error["input"], words)
+def _shape_cause(error: Any) -> Cause:
+    kind, value, path = error["type"], error["input"], _path_of(error)
+    if kind == "missing":
+        return causes.required(path)
+    if kind == "literal_error":
+        return causes.not_supported(path, value, re.findall("'([^']*)'", error["ctx"]["expected"]))
+    if kind in _TYPES:
+        return causes.wrong_type(path, value, _TYPES[kind])
+    return causes.invalid_value(path, value, error["msg"].removeprefix("Value error, "))
 
 
 def shape_problems(error: ValidationError) -> str:
@@ -190,7 +207,8 @@ def shape_problems(error: ValidationError) -> str:
 
 
 def _path_of(error: Any) -> str:
+    place: tuple[str | int, ...] = error["loc"]
     path = ""
-    for part in error["loc"]:
+    for part in place[:-1] if (error["type"], place[-1]) in _MEMBERS else place:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.lstrip(".")

@@ -18,6 +18,7 @@ from orch.wire.records import aliases
 from orch.wire.records.kinds import RESOURCES, Resource
 from orch.wire.records.usage import NODE_USAGE, POD_USAGE
 
+OWN_GROUPS = tuple(aliases.UPSTREAM_BY_OWN)  # those that have another name
 _OWN_GROUPS_END = b".orch.io/"
 _LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
 

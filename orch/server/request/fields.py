@@ -61,6 +61,30 @@ def added_unknown_fields(
     return [text for text in unknown_fields(kind, after) if text not in known]
 
 
+def without_added_fields(kind: str, part: str, before: Any, after: Any) -> Any:
+    """A part of an object without the unknown fields that a change adds to it."""
+    known = KINDS[kind][part]
+    return after if known is None else _without_added(known, before, after)
+
+
+def _without_added(known: Known, before: Any, after: Any) -> Any:
+    if isinstance(after, list):
+        rows = before if isinstance(before, list) else []
+        return [
+            _without_added(known, *pair)
+            for pair in itertools.zip_longest(rows[: len(after)], after)
+        ]
+    if not isinstance(after, dict):
+        return after
+    held = before if isinstance(before, dict) else {}
+    kept = {}
+    for name, item in after.items():
+        if name in known or name in held:
+            below = known.get(name)
+            kept[name] = item if below is None else _without_added(below, held.get(name), item)
+    return kept
+
+
 def duplicate_fields(body: bytes) -> list[str]:
     """One text per duplicate field in a JSON body; the parser keeps the last."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
 import orjson
@@ -15,7 +16,9 @@ from orch.wire.times import is_time
 from orch.wire.validation import label_value_problems, qualified_name_problems
 
 MAX_STATUS_BYTES = 256 * 1024  # 50 images take about 15 KiB
-_SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
+_RANGES = ("podCIDR", "podCIDRs")
+_SET_ONCE = (*_RANGES, "providerID")
+_NO_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
@@ -23,6 +26,8 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     before = (old or {}).get("spec") or {}
     if spec.get("taints") != before.get("taints"):
         yield from _taint_causes(spec.get("taints") or [])
+    if [spec.get(name) for name in _RANGES] != [before.get(name) for name in _RANGES]:
+        yield from _range_causes(spec)
     for name in _SET_ONCE:
         if before.get(name) and spec.get(name) != before.get(name):
             why = "node updates may not change it once it is set"
@@ -34,6 +39,32 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
         yield causes.too_long("status", detail)
         return
     yield from _address_causes(status.get("addresses") or [])
+
+
+def _range_causes(spec: Document) -> Iterator[Cause]:
+    """The addresses of the node's pods: one range of each family, the first also as `podCIDR`."""
+    first, ranges = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    families = [_family(text) for text in ranges[:3]]
+    for index, family in enumerate(families):
+        if family is None:
+            yield causes.invalid_value(f"spec.podCIDRs[{index}]", ranges[index], _NO_RANGE)
+    if len(families) > 1 and (len(families) > 2 or len(set(families)) == 1):
+        text = "may specify no more than one CIDR for each IP family"
+        yield causes.invalid_value("spec.podCIDRs", ranges[:3], text)
+    if first and ranges and first != ranges[0]:
+        text = f"must be the first of podCIDRs, {ranges[0]}"
+        yield causes.invalid_value("spec.podCIDR", first, text)
+    elif first and not ranges and _family(first) is None:
+        yield causes.invalid_value("spec.podCIDR", first, _NO_RANGE)
+
+
+def _family(text: str) -> int | None:
+    """4 or 6; None for what is no range of addresses. Bits of a host are allowed."""
+    _, _, length = text.partition("/")
+    try:
+        return ipaddress.ip_interface(text).version if length.isdecimal() else None
+    except ValueError:
+        return None
 
 
 def _taint_causes(taints: list[Document]) -> Iterator[Cause]:

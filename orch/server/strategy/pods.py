@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from orch.server.request.fields import without_added_fields
 from orch.server.strategy import pod_defaults
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.wire import causes, raw
@@ -38,10 +39,13 @@ def _prepare_create(document: Document) -> None:
 def _prepare_update(new: Document, old: Document) -> None:
     keep(new, old, "status")
     if (new.get("spec") or {}) != (old.get("spec") or {}):
-        spec = new.setdefault("spec", {})
+        # As in the reference, these have no effect, and refuse nothing that may change.
+        before = old.get("spec") or {}
+        spec = without_added_fields("Pod", "spec", before, new.get("spec") or {})
+        new["spec"] = spec
         for name in _OF_ADMISSION:
             if spec.get(name) is None:
-                keep(spec, old.get("spec") or {}, name)
+                keep(spec, before, name)
         pod_defaults.fill(spec)
         if new["spec"] != old.get("spec"):
             new["metadata"]["generation"] = _next_generation(old)

@@ -62,6 +62,18 @@ async def test_other_groups_are_asked_for_other_words(orchctl: Orchctl, api: Htt
     assert api.requests[-2].path == f"/apis/{GROUP}/v1/namespaces/x/leases/n1"
 
 
+async def test_a_group_that_is_served_but_not_listed_is_found_by_its_name(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    api.answers["GET", "/apis"] = Answer({"groups": []})
+    preferred = {"groupVersion": f"{GROUP}/v1", "version": "v1"}
+    api.answers["GET", f"/apis/{GROUP}"] = Answer({"preferredVersion": preferred})
+    await orchctl("get", f"leases.{GROUP}", "n1", "-n", "x")
+    asked = [request.path for request in api.requests]
+    assert f"/apis/{GROUP}/v1/namespaces/x/leases/n1" in asked
+    assert (await orchctl("get", "lease")).err.startswith("error: the server has no resource type")
+
+
 async def test_a_word_nobody_answers_to_is_an_error(orchctl: Orchctl) -> None:
     result = await orchctl("get", "widgets")
     assert result.code == 1

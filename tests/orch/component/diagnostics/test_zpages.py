@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from orch.component.diagnostics import zpages
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
+from orch.component.flags.stability import parse_release
 from orch.component.secret import Secret
 from orch.wire.names import VERSION
 
@@ -83,6 +84,7 @@ async def test_statusz_as_a_record(client: Client) -> None:
         "uptimeSeconds": 97449,
         "binaryVersion": VERSION,
         "emulationVersion": "1.35",
+        "minimumCompatibilityVersion": "1.34",
         "paths": ["/configz", "/flagz", "/healthz", "/metrics"],
     }
 
@@ -109,6 +111,23 @@ async def test_flagz_lists_all_flags_sorted_and_hides_secrets(client: Client) ->
         "metadata": {"name": "nodeagent"},
         "flags": {"a<b": "x+y", "config": "", "port": "10250", "token": "CLASSIFIED"},
     }
+
+
+@pytest.mark.parametrize(("page", "accept"), [("statusz", STATUSZ), ("flagz", FLAGZ)])
+async def test_an_emulated_release_has_only_the_forms_it_had(
+    page: str, accept: dict[str, str]
+) -> None:
+    pages = ZPages("nodeagent", FLAGS, emulated=parse_release("1.34"))
+    app = web.Application()
+    app.router.add_routes(pages.routes(ON))
+    async with TestClient(TestServer(app)) as client:
+        refused = await client.get(f"/{page}", headers=accept)
+        assert refused.status == 406
+        message = (await refused.json())["message"]
+        assert message == "only the following media types are accepted: text/plain"
+        assert (await client.get(f"/{page}")).status == 200
+        either = {"Accept": f"{accept['Accept']}, text/plain"}
+        assert (await client.get(f"/{page}", headers=either)).content_type == "text/plain"
 
 
 @pytest.mark.parametrize("page", ["statusz", "flagz"])

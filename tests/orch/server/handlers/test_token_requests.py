@@ -55,6 +55,45 @@ async def test_the_answer_says_what_was_not_asked_for(api: Api) -> None:
     assert (await request(api, {"spec": spec})).json["spec"] == spec
 
 
+async def test_the_answer_is_about_this_very_account(api: Api) -> None:
+    account = (await api.call("GET", f"{ACCOUNTS}/bot")).json["metadata"]
+    for uid in ({}, {"uid": ""}, {"uid": account["uid"]}):
+        answer = (await request(api, {"metadata": uid})).json["metadata"]
+        assert answer.pop("creationTimestamp") >= account["creationTimestamp"]
+        assert answer == {"name": "bot", "namespace": "default", "uid": account["uid"]}
+    other = await request(api, {"metadata": {"uid": "other"}})
+    assert (other.status, other.json["reason"]) == (409, "Conflict")
+    assert "does not match the UID of the service account" in other.json["message"]
+
+
+async def test_others_find_the_keys_that_tokens_are_signed_with(api: Api) -> None:
+    token = (await request(api, {})).json["status"]["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    found = await api.call("GET", "/.well-known/openid-configuration", user=None, headers=headers)
+    assert found.headers["Cache-Control"] == "public, max-age=3600"
+    configuration = found.json
+    assert configuration["issuer"] == jwt.decode(token, options={"verify_signature": False})["iss"]
+    assert configuration["jwks_uri"].endswith("/openid/v1/jwks")
+    keys = await api.call("GET", "/openid/v1/jwks", user=None, headers=headers)
+    assert keys.headers["Content-Type"] == "application/jwk-set+json"
+    (key,) = keys.json["keys"]
+    assert not {"d", "p", "q"} & key.keys()
+    assert [key["alg"]] == configuration["id_token_signing_alg_values_supported"]
+    header = jwt.get_unverified_header(token)
+    assert (header["kid"], header["alg"]) == (key["kid"], key["alg"])
+    verified = jwt.decode(token, jwt.PyJWK(key), algorithms=[key["alg"]], audience="api")
+    assert verified["sub"] == "system:serviceaccount:default:bot"
+    for path in ("/.well-known/openid-configuration", "/openid/v1/jwks"):
+        assert (await api.call("GET", path, user="stranger")).status == 403
+
+
+async def test_an_issuer_that_is_no_url_is_not_to_be_found(server_pki: Pki, tmp_path: Path) -> None:
+    key = f"--service-account-signing-key-file={server_pki.server.key_file}"
+    api = await Api.start(server_pki, tmp_path / "other", key, "--service-account-issuer=cluster")
+    assert (await api.call("GET", "/openid/v1/jwks")).status == 404
+    await api.stop()
+
+
 async def test_a_value_of_the_wrong_type_is_named_in_a_line(api: Api) -> None:
     message = (await request(api, {"spec": {"expirationSeconds": "700"}})).json["message"]
     assert message == (

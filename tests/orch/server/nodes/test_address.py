@@ -5,6 +5,7 @@ import pytest
 from orch.server.nodes.address import (
     AgentEndpoint,
     ProxyId,
+    agent_path,
     endpoint_of,
     is_address,
     is_allowed,
@@ -34,6 +35,30 @@ def test_a_proxy_id_is_a_name_with_perhaps_a_scheme_and_a_port(text, parsed) -> 
 def test_what_is_no_proxy_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not|is not"):
         parse_id(text)
+
+
+@pytest.mark.parametrize(
+    ("rest", "path"),
+    [
+        ("", "/"),
+        ("/", "/"),
+        ("/stats%2Fsummary", "/stats/summary"),
+        ("/stats%2fsummary", "/stats/summary"),
+        ("/%2Flogs%2F", "//logs/"),
+        ("/logs/a%252F..%252Fb", "/logs/a%252F..%252Fb"),  # decoded once, by the agent
+        ("/logs/a%20b...c", "/logs/a%20b...c"),
+    ],
+)
+def test_encoded_slashes_divide_the_path_at_the_agent(rest: str, path: str) -> None:
+    assert agent_path(rest) == path
+
+
+@pytest.mark.parametrize(
+    "rest", ["/..", "/a/../b", "/..%2F..%2Fpods", "/a%2F%2e%2E%2fb", "/%2E", "/a/%2e%2e/"]
+)
+def test_no_path_leads_upwards_at_the_agent(rest: str) -> None:
+    with pytest.raises(ValueError, match=r"segment \. or \.\."):
+        agent_path(rest)
 
 
 def node(*addresses: tuple[str, str], **endpoints: int) -> dict:

@@ -141,7 +141,7 @@ async def test_a_request_reaches_the_agent_as_the_server_and_without_credentials
     assert (answer.status, answer.body, answer.headers["X-Agent"]) == (200, b"echo", "yes")
     seen = agent.requests[0]
     assert seen["method"] == "POST"
-    assert seen["path"] == "/checkpoint/ns/a%2Fb/c?timeout=3&x=%20y"
+    assert seen["path"] == "/checkpoint/ns/a/b/c?timeout=3&x=%20y"
     assert seen["body"] == b"payload"
     assert seen["user"] == "admin"  # the certificate the server was given for agents
     headers = {name.lower(): value for name, value in seen["headers"].items()}
@@ -359,6 +359,7 @@ async def test_an_agent_that_is_not_there_is_unavailable(api: Api, free_port) ->
         (f"{NODES}/n1:0/proxy/x", 400),
         (f"{NODES}/ftp:n1:1/proxy/x", 400),
         (f"{PROXY}/x?dryRun=All", 400),
+        (f"{PROXY}/logs/..%2F..%2Fpods", 400),
         (f"{NODES}/silent/proxy/x", 503),
     ],
 )

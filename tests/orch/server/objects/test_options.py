@@ -33,6 +33,17 @@ from orch.wire.errors import ApiError
         ),
         ({"limit": "500"}, False, ListOptions(limit=500)),
         ({"limit": "-1"}, False, ListOptions()),
+        ({"limit": "5", "resourceVersion": "0"}, False, ListOptions()),
+        (
+            {"limit": "5", "resourceVersion": "7"},
+            False,
+            ListOptions(resource_version=7, exact=True, limit=5),
+        ),
+        (
+            {"limit": "5", "resourceVersion": "7", "resourceVersionMatch": "NotOlderThan"},
+            False,
+            ListOptions(resource_version=7, limit=5),
+        ),
         ({"limit": ""}, False, ListOptions()),
         ({"timeoutSeconds": "9"}, True, ListOptions(timeout_s=9)),
         ({"timeoutSeconds": "0"}, True, ListOptions()),
@@ -81,6 +92,7 @@ def test_list_options_are_read(query, watch, options) -> None:
         ({"resourceVersion": "-1"}, False, 400, "resourceVersion"),
         ({"resourceVersion": "१"}, False, 400, "resourceVersion"),
         ({"limit": "many"}, False, 400, "limit"),
+        ({"limit": "many", "resourceVersion": "0"}, False, 400, "limit"),
         ({"resourceVersion": "7", "continue": Continue(7, "x\0").encode()}, False, 400, "continue"),
         ({"timeoutSeconds": "long"}, True, 400, "timeoutSeconds"),
         ({"continue": "x"}, False, 400, "continue"),
@@ -140,6 +152,9 @@ def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
     assert (caught.value.code, caught.value.kind) == (code, "PatchOptions")
 
 
+BY_ORPHAN = DeleteOptions(propagation="Background", cascades=True)
+
+
 @pytest.mark.parametrize(
     ("query", "body", "options"),
     [
@@ -154,13 +169,13 @@ def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
         ({}, {"propagationPolicy": "Foreground"}, DeleteOptions(propagation="Foreground")),
         ({"propagationPolicy": "Orphan"}, {}, DeleteOptions(propagation="Orphan")),
         ({}, {"orphanDependents": True}, DeleteOptions(propagation="Orphan")),
-        ({}, {"orphanDependents": False}, DeleteOptions(propagation="Background")),
+        ({}, {"orphanDependents": False}, BY_ORPHAN),
         ({"orphanDependents": "true"}, {}, DeleteOptions(propagation="Orphan")),
-        ({"orphanDependents": "0"}, {}, DeleteOptions(propagation="Background")),
+        ({"orphanDependents": "0"}, {}, BY_ORPHAN),
         (
             {"orphanDependents": "true"},
             {"orphanDependents": False},
-            DeleteOptions(propagation="Background"),
+            BY_ORPHAN,
         ),
         ({}, {"dryRun": ["All"]}, DeleteOptions(dry_run=True)),
         ({"dryRun": "All"}, {}, DeleteOptions(dry_run=True)),

@@ -63,6 +63,8 @@ def fields(new, old=None, strategy=nodes.NODE_STRATEGY):
         ),
         ({"name": "a", "finalizers": ["a.io/b"]}, []),
         ({"name": "a", "finalizers": ["a b"]}, ["metadata.finalizers[0]"]),
+        ({"name": "a", "finalizers": ["orphan", "kubernetes", "a.io/b"]}, []),
+        ({"name": "a", "finalizers": ["a.io/b", "mine"]}, ["metadata.finalizers[1]"]),
         ({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers"]),
     ],
 )
@@ -85,6 +87,8 @@ def test_namespaced_objects_need_a_namespace() -> None:
         ({"uid": "2"}, {"uid": "1"}, ["metadata.uid"]),
         ({"labels": {"a b": "c"}}, {"labels": {"a b": "c"}}, []),
         ({"labels": {"a b": "c", "d": "e"}}, {"labels": {"a b": "c"}}, ["metadata.labels"]),
+        ({"finalizers": ["a", "b"]}, {"finalizers": ["a"]}, ["metadata.finalizers[1]"]),
+        ({"finalizers": ["a", "b/c"]}, {"finalizers": ["a"]}, []),  # stored before it was refused
         ({"finalizers": ["a/b"]}, {"deletionTimestamp": "x"}, ["metadata.finalizers"]),
         ({"finalizers": []}, {"finalizers": ["a/b"], "deletionTimestamp": "x"}, []),
     ],

@@ -254,13 +254,28 @@ async def test_a_local_review_of_the_core_group_is_about_the_namespace_it_names(
 
 
 async def test_both_names_are_discovered_and_described(api: Api) -> None:
-    groups = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    items = (await api.call("GET", "/apis", accept=aggregated)).json["items"]
+    groups = [item["metadata"]["name"] for item in items]
     assert groups.index("coordination.k8s.io") < groups.index("coordination.orch.io")
     assert "metrics.k8s.io" in groups
     resources = (await api.call("GET", "/apis/metrics.k8s.io/v1beta1")).json["resources"]
     assert [one["name"] for one in resources] == ["nodes", "pods"]
     paths = (await api.call("GET", "/openapi/v3")).json["paths"]
     assert {"apis/coordination.k8s.io/v1", "apis/metrics.k8s.io/v1beta1"} <= paths.keys()
+
+
+async def test_who_searches_the_older_discovery_by_kind_finds_one(api: Api) -> None:
+    listed = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
+    kinds = []
+    for group in listed:
+        version = "v1beta1" if group == "metrics.k8s.io" else "v1"
+        described = (await api.call("GET", f"/apis/{group}/{version}")).json["resources"]
+        kinds += [one["kind"] for one in described]
+    assert {"Lease", "ClusterRole", "SelfSubjectAccessReview", "PriorityClass"} <= set(kinds)
+    assert sorted(set(kinds)) == sorted(kinds)
+    own = (await api.call("GET", "/apis/coordination.orch.io")).json
+    assert own["preferredVersion"]["groupVersion"] == "coordination.orch.io/v1"
 
 
 async def test_without_the_flag_there_is_no_such_group(server_pki: Pki, tmp_path: Path) -> None:

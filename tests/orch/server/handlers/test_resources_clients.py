@@ -1,0 +1,209 @@
+"""What clients of the reference rely on beyond the verbs themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def config_map(name: str = "c1", **metadata: Any) -> dict[str, Any]:
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "query", "options", "status", "kind"),
+    [
+        (CONFIG_MAPS, config_map(), "", {}, 200, "Status"),
+        (CONFIG_MAPS, config_map(), "", {"orphanDependents": False}, 200, "Status"),
+        (CONFIG_MAPS, config_map(finalizers=["a/b"]), "", {}, 200, "ConfigMap"),
+        (
+            CONFIG_MAPS,
+            config_map(finalizers=["a/b"]),
+            "",
+            {"propagationPolicy": "Background"},
+            200,
+            "ConfigMap",
+        ),
+        (
+            CONFIG_MAPS,
+            config_map(finalizers=["a/b"]),
+            "",
+            {"orphanDependents": False},
+            202,
+            "ConfigMap",
+        ),
+        (
+            CONFIG_MAPS,
+            config_map(finalizers=["a/b"]),
+            "?orphanDependents=false",
+            {},
+            202,
+            "ConfigMap",
+        ),
+        (CONFIG_MAPS, config_map(), "", {"orphanDependents": True}, 200, "ConfigMap"),
+        (PODS, pod("c1", node="n1"), "", {}, 200, "Pod"),
+        (PODS, pod("c1", node="n1"), "", {"orphanDependents": False}, 202, "Pod"),
+        (PODS, pod("c1"), "", {"orphanDependents": False}, 200, "Pod"),
+    ],
+)
+async def test_a_deletion_that_waits_is_accepted_where_the_older_option_asks_for_it(
+    api: Api, path: str, made: Any, query: str, options: Any, status: int, kind: str
+) -> None:
+    assert (await api.call("POST", path, made)).status == 201
+    answer = await api.call("DELETE", f"{path}/c1{query}", options)
+    assert (answer.status, answer.json["kind"]) == (status, kind)
+
+
+async def test_version_0_stands_for_any_version(api: Api) -> None:
+    assert (await api.call("POST", CONFIG_MAPS, config_map(resourceVersion="0"))).status == 201
+    for data in ({"a": "1"}, {"a": "2"}):
+        sent = {**config_map(resourceVersion="0"), "data": data}
+        replaced = await api.call("PUT", f"{CONFIG_MAPS}/c1", sent)
+        assert (replaced.status, replaced.json.get("data")) == (200, data)
+    change = {"metadata": {"resourceVersion": "0"}, "data": {"a": "3"}}
+    for kind in (MERGE, STRATEGIC):
+        assert (
+            await api.call("PATCH", f"{CONFIG_MAPS}/c1", change, content_type=kind)
+        ).status == 200
+    change["metadata"]["resourceVersion"] = "1"
+    lost = await api.call("PATCH", f"{CONFIG_MAPS}/c1", change, content_type=MERGE)
+    assert (lost.status, lost.json["reason"]) == (409, "Conflict")
+
+
+async def test_a_lease_is_not_changed_without_a_version(api: Api) -> None:
+    await api.call("POST", LEASES, lease())
+    unnamed = lease() | {"metadata": {"name": "n1", "resourceVersion": "0"}}
+    removing = {"metadata": {"resourceVersion": None}}
+    for answer in (
+        await api.call("PUT", f"{LEASES}/n1", unnamed),
+        await api.call("PUT", f"{LEASES}/n1", lease()),
+        await api.call("PATCH", f"{LEASES}/n1", removing, content_type=MERGE),
+    ):
+        assert answer.status == 422
+        assert [c["field"] for c in answer.json["details"]["causes"]] == [
+            "metadata.resourceVersion"
+        ]
+    renewed = await api.call(
+        "PATCH", f"{LEASES}/n1", {"spec": {"holderIdentity": "b"}}, content_type=MERGE
+    )
+    assert renewed.status == 200
+
+
+async def test_pages_at_a_version_show_that_version_and_a_list_from_memory_has_none(
+    api: Api,
+) -> None:
+    for name in ("a", "b", "c"):
+        made = await api.call("POST", CONFIG_MAPS, config_map(name))
+    version = made.json["metadata"]["resourceVersion"]
+    await api.call("DELETE", f"{CONFIG_MAPS}/a")
+
+    async def listed(query: str) -> tuple[list[str], Any]:
+        answer = (await api.call("GET", f"{CONFIG_MAPS}?{query}")).json
+        return [item["metadata"]["name"] for item in answer["items"]], answer["metadata"]
+
+    names, metadata = await listed(f"limit=2&resourceVersion={version}")
+    assert (names, metadata["resourceVersion"]) == (["a", "b"], version)
+    assert (await listed(f"continue={metadata['continue']}"))[0] == ["c"]
+    newer = f"limit=1&resourceVersion={version}&resourceVersionMatch=NotOlderThan"
+    assert (await listed(newer))[0] == ["b"]
+    names, metadata = await listed("limit=1&resourceVersion=0")
+    assert (names, "continue" in metadata) == (["b", "c"], False)
+    api.server.storage.compact(0)
+    gone = await api.call("GET", f"{CONFIG_MAPS}?limit=2&resourceVersion={version}")
+    assert (gone.status, gone.json["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "reason", "field", "text"),
+    [
+        (
+            MERGE,
+            {"metadata": {"labels": {"a": 1}}},
+            "FieldValueTypeInvalid",
+            "metadata.labels.a",
+            'Invalid value: "integer": must be of type string',
+        ),
+        (
+            MERGE,
+            {"spec": {"containers": "none"}},
+            "FieldValueTypeInvalid",
+            "spec.containers",
+            'Invalid value: "string": must be of type array',
+        ),
+        (
+            STRATEGIC,
+            {"spec": {"activeDeadlineSeconds": 1.5, "terminationGracePeriodSeconds": "30"}},
+            "FieldValueTypeInvalid",
+            "spec.terminationGracePeriodSeconds",
+            'Invalid value: "string": must be of type integer',
+        ),
+        (
+            JSON_PATCH,
+            [{"op": "add", "path": "/spec/containers/0/livenessProbe",
+              "value": {"tcpSocket": {"port": True}}}],
+            "FieldValueTypeInvalid",
+            "spec.containers[0].livenessProbe.tcpSocket.port",
+            'Invalid value: "boolean": must be of type integer',
+        ),
+        (
+            JSON_PATCH,
+            [{"op": "remove", "path": "/spec/containers/0/name"}],
+            "FieldValueRequired",
+            "spec.containers[0].name",
+            "Required value",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_value_of_a_wrong_type_in_a_patch_is_invalid_at_its_path(
+    api: Api, kind: str, change: Any, reason: str, field: str, text: str
+) -> None:
+    await api.call("POST", PODS, pod())
+    answer = await api.call("PATCH", f"{PODS}/p1", change, content_type=kind)
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    causes = answer.json["details"]["causes"]
+    assert {"reason": reason, "field": field, "message": text} in causes
+    assert "nput should" not in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (MERGE, {"spec": {"colour": "red"}, "metadata": {"labels": {"a": "b"}}}),
+        (
+            STRATEGIC,
+            {
+                "spec": {"containers": [{"name": "c", "imag": "x"}]},
+                "metadata": {"labels": {"a": "b"}},
+            },
+        ),
+        (
+            JSON_PATCH,
+            [
+                {"op": "add", "path": "/spec/containers/0/nonsense", "value": [{}]},
+                {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
+            ],
+        ),
+    ],
+)
+async def test_an_unknown_field_that_a_change_adds_to_a_pod_has_no_effect(
+    api: Api, kind: str, change: Any
+) -> None:
+    sent = pod()
+    sent["spec"]["fromALaterRelease"] = {"x": 1}
+    made = (await api.call("POST", PODS, sent)).json
+    changed = await api.call("PATCH", f"{PODS}/p1", change, content_type=kind)
+    assert changed.status == 200
+    assert "unknown field" in changed.headers["Warning"]
+    assert changed.json["metadata"]["labels"] == {"a": "b"}
+    assert changed.json["spec"] == made["spec"]
+    strict = await api.call("PATCH", f"{PODS}/p1?fieldValidation=Strict", change, content_type=kind)
+    assert strict.status == 422
+    assert "strict decoding error: unknown field" in strict.json["message"]
+    sent = pod() | {"spec": {**made["spec"], "new": 1}}
+    replaced = await api.call("PUT", f"{PODS}/p1", sent)
+    assert (replaced.status, "new" in replaced.json["spec"]) == (200, False)
