@@ -133,7 +133,7 @@ async def _run(
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
         notifier.ready("running")
-        await supervise(stop, _loops(stop, built, listeners, reloader, watchdog))
+        await supervise(stop, _loops(stop, built, listeners, reloader, watchdog, held))
     finally:
         notifier.stopping()
         await cancel(recovery)
@@ -151,9 +151,14 @@ class _Loop(Protocol):
 
 
 def _loops(
-    stop: Stop, built: Parts, listeners: Listeners, reloader: Reloader, watchdog: Watchdog | None
+    stop: Stop,
+    built: Parts,
+    listeners: Listeners,
+    reloader: Reloader,
+    watchdog: Watchdog | None,
+    held: int,
 ) -> dict[str, Coroutine[Any, Any, None]]:
-    """Every loop of the agent, by name."""
+    """Every loop of the agent, by name; `held` is the descriptor of its lock."""
     base, measuring = built.base, built.measuring
     renewal_s = component_tls.INTERVAL_S
     loops: dict[str, _Loop | None] = {
@@ -191,7 +196,7 @@ def _loops(
     running = {name: loop.run() for name, loop in loops.items() if loop}
     running["node watch"] = built.status.watch()
     if base.options.exit_on_lock_contention:
-        running["lock file"] = lock.yield_on_contention(base.options.lock_file, stop)
+        running["lock file"] = lock.yield_on_contention(base.options.lock_file, held, stop)
     return running
 
 
