@@ -31,7 +31,7 @@ from nodeagent.wiring.base import Base
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
 from orch.component.diagnostics.zpages import ZPages
-from orch.component.flags.features import FeatureError, Features
+from orch.component.flags.features import FeatureError, FeatureGate, Features
 from orch.component.process import log as logs
 from orch.component.process import log_queue, notify
 from orch.component.process.daemon import (
@@ -69,13 +69,13 @@ def _gates(features: Features) -> list[str]:
     states = list(features.all())
     switched = [f"{gate.name}={str(on).lower()}" for gate, on in states if on != gate.default]
     on = [gate.name for gate, enabled in states if enabled]
-    off = [
-        f"{gate.name} ({'switched off' if gate.default else gate.stage.value.lower()})"
-        for gate, enabled in states
-        if not enabled
-    ]
+    off = [f"{gate.name} ({_why_off(gate)})" for gate, enabled in states if not enabled]
     parts = (("features on", on), ("off", off), ("gates set", switched))
     return [f"{heading}: {', '.join(listed)}" for heading, listed in parts if listed]
+
+
+def _why_off(gate: FeatureGate) -> str:
+    return "switched off" if gate.default else gate.stage.value.lower() or "not built"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
