@@ -28,6 +28,7 @@ from nodeagent.watchdog import Watchdog
 from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
 from nodeagent.wiring.base import Base
+from nodeagent.wiring.stats import warn_of_old_cgroups
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
 from orch.component.diagnostics.zpages import ZPages
@@ -130,6 +131,7 @@ async def _run(
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
         log.info("%s", start_line(built.base, built.missing))
+        warn_of_old_cgroups(built.measuring.sampler.reader.layout.version)
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
         notifier.ready("running")
