@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from nodeagent.archives import archive_index
+from nodeagent.archives import archive_index, reports
 from nodeagent.archives.bounds import Archive
 from nodeagent.archives.concurrency import CheckpointSlots, ContainerRef
 from nodeagent.archives.manifest import Manifest, archive_name
@@ -124,7 +124,9 @@ class CheckpointService:
             try:
                 manifest = await self._create_archive(target, known_pod, requested_s)
             except (RuntimeCallError, CheckpointFailed, StoreError, OSError) as error:
-                message = f"checkpointing of {target} failed ({error})"
+                reason = await asyncio.to_thread(reports.criu_reason, str(error))
+                told = f"{error}; CRIU: {reason}" if reason else str(error)
+                message = f"checkpointing of {target} failed ({told})"
                 log.warning("%s", message)
                 self._reports.failed(known_pod, message)
                 raise ApiError(500, "InternalError", message) from error
