@@ -235,6 +235,7 @@ def test_conditions_of_others_are_kept() -> None:
 def test_addresses_and_start_come_from_the_sandbox_and_stay_when_the_pod_is_over() -> None:
     running = status_of(pod(**NEVER), seen(sandbox(), instance()), host_ip="192.0.2.1")
     assert (running.podIP, running.hostIP) == ("10.0.0.2", "192.0.2.1")
+    assert running.to_wire()["hostIPs"] == [{"ip": "192.0.2.1"}]
     assert running.startTime == "2023-11-14T22:13:20Z"
     over = status_of(pod(**NEVER), seen(sandbox(ready=False), exited(code=0)), previous=running)
     assert over.podIP == "10.0.0.2"
