@@ -175,7 +175,8 @@ class VolumeStore:
         if volume.medium == "Memory":
             size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
             self._mount_tmpfs(path, size)
-        directories.chgrp(path, group, _SETGID_DIRECTORY)  # new files inherit the group
+        sticky = stat.S_ISVTX if volume.medium == "Memory" else 0  # as the tmpfs is
+        directories.chgrp(path, group, _SETGID_DIRECTORY | sticky)  # new files inherit the group
         return str(path)
 
     def _mount_tmpfs(self, path: Path, size_bytes: int | None) -> None:

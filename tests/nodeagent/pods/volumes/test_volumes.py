@@ -67,6 +67,7 @@ async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeSt
     path = await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"})
     assert await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"}) == path
     assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["tmpfs"]
+    assert Path(path).stat().st_mode & 0o7777 == 0o1777
     usage = os.statvfs(path)
     assert usage.f_blocks * usage.f_frsize == 2**20
     await store.remove(UID)
@@ -145,9 +146,9 @@ async def test_a_group_may_write_to_the_pods_own_volumes(store: VolumeStore) -> 
         **grouped,
     )
     made = await store.prepare(wanted)
-    for name in "em":
+    for name, mode in {"e": 0o2777, "m": 0o3777}.items():
         status = Path(made[name]).stat()
-        assert (status.st_gid, status.st_mode & 0o7777) == (1234, 0o2777)
+        assert (status.st_gid, status.st_mode & 0o7777) == (1234, mode)
     shown = Path(made["d"], "name").stat()
     assert (shown.st_gid, shown.st_mode & 0o777) == (1234, 0o440)
     await store.remove(UID)
