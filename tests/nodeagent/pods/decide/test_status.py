@@ -227,6 +227,16 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert times["Ready"] == "2030-01-01T00:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [({}, "ContainerCreating"), ({"initContainers": [{"name": "i"}]}, "PodInitializing")],
+)
+def test_what_was_never_created_waits_as_clients_know_it(spec: dict[str, Any], reason: str) -> None:
+    shown = pod_status(pod(**spec), seen(), Facts(now=NOW), None)
+    for status in (*(shown.initContainerStatuses or ()), *(shown.containerStatuses or ())):
+        assert status.state and status.state.waiting and status.state.waiting.reason == reason
+
+
 def test_conditions_of_others_are_kept() -> None:
     wanted = pod(status={"conditions": [{"type": "DisruptionTarget", "status": "True"}]})
     assert find_condition(status_of(wanted, seen()), "DisruptionTarget")
