@@ -131,7 +131,8 @@ class VolumeStore:
             try:
                 places[volume.name] = self._make(pod, volume, data)
             except (OSError, ValueError, SpecError, NotThere, MountError) as error:
-                raise VolumeError(f"volume {volume.name!r}: {error}") from error
+                text = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
+                raise VolumeError(text) from error
         return places
 
     def _make(self, pod: Pod, volume: Volume, data: ProjectedData) -> str:
