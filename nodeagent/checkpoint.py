@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from nodeagent.archives import archive_index
+from nodeagent.archives import archive_index, reports
 from nodeagent.archives.bounds import Archive
 from nodeagent.archives.concurrency import CheckpointSlots, ContainerRef
 from nodeagent.archives.manifest import Manifest, archive_name
@@ -49,6 +49,7 @@ _NAME_ATTEMPTS = 3
 # freezes only when its next period begins. A quarter of the attempts failed at a quota of 5 %.
 _NOT_FROZEN = "unable to freeze"
 _FREEZE_ATTEMPTS = 6
+_LONGEST_S = 86_400
 
 
 class PodLookup(Protocol):
@@ -60,7 +61,7 @@ class PodLookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLimits:
-    """`timeout_s` is the shortest time given to the runtime; a request may ask for more.
+    """`timeout_s` is the time given to the runtime where a request does not name another.
 
     `memory_of` and `layer_of` estimate an archive's size: the memory of the container of that id
     and the length of what it has written, in bytes. `layer_of` blocks, and raises LayerUnmeasured.
@@ -123,7 +124,9 @@ class CheckpointService:
             try:
                 manifest = await self._create_archive(target, known_pod, requested_s)
             except (RuntimeCallError, CheckpointFailed, StoreError, OSError) as error:
-                message = f"checkpointing of {target} failed ({error})"
+                reason = await asyncio.to_thread(reports.criu_reason, str(error))
+                told = f"{error}; CRIU: {reason}" if reason else str(error)
+                message = f"checkpointing of {target} failed ({told})"
                 log.warning("%s", message)
                 self._reports.failed(known_pod, message)
                 raise ApiError(500, "InternalError", message) from error
@@ -147,7 +150,8 @@ class CheckpointService:
         container_id = manifest.container_id
         try:
             partial = await asyncio.to_thread(self._store.begin, container_id, manifest)
-            await self._dump(manifest, partial, max(float(requested_s), self._limits.timeout_s))
+            limit_s = min(requested_s, _LONGEST_S) or self._limits.timeout_s
+            await self._dump(manifest, partial, limit_s)
             manifest = await self._publish(target, manifest)
         finally:
             await self._discard(container_id)
@@ -231,6 +235,8 @@ class CheckpointService:
 
     async def _call_runtime(self, container_id: str, location: str, timeout_s: float) -> None:
         """Call the runtime, again while the container is only too busy to be frozen."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + timeout_s
         for attempt in range(1, _FREEZE_ATTEMPTS + 1):
             try:
                 await self._runtime.checkpoint_container(
@@ -238,6 +244,8 @@ class CheckpointService:
                 )
             except RuntimeCallError as error:
                 if _NOT_FROZEN not in str(error) or attempt == _FREEZE_ATTEMPTS:
+                    raise
+                if (timeout_s := due_s - loop.time()) <= 0:
                     raise
                 log.debug("container %s was not frozen in attempt %d", container_id, attempt)
             else:

@@ -1,17 +1,19 @@
 """One agent per host: acquires the lock file, and hands it over on contention.
 
-With `--exit-on-lock-contention` an agent shuts down as soon as another process opens or removes its
-lock file; its successor, started the same way, waits for that.
+With `--exit-on-lock-contention` an agent shuts down as soon as another process opens, removes
+or replaces its lock file; its successor, started the same way, waits for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 
 from orch.component.process.daemon import SetupError, Stop
 from orch.component.process.files import LockHeldError, acquire
-from orch.component.process.inotify import TOUCHED, PathWatch
+from orch.component.process.inotify import DISPLACED, OPENED, PathWatch
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -49,19 +51,40 @@ async def take_lock(path: str, *, wait: bool) -> int:
         await asyncio.sleep(_POLL_S)
 
 
-async def yield_on_contention(path: str, stop: Stop) -> None:
-    """Stop the program when another process opens or removes the lock file; runs forever.
+async def yield_on_contention(path: str, held: int, stop: Stop) -> None:
+    """Stop the program when another process opens, removes or replaces the lock file; runs forever.
 
-    Take the lock first: this process's own opening would count.
+    `held` is the descriptor of the lock. Take it first: this process's own opening would count.
     """
-    touched = asyncio.Event()
-    watch = PathWatch(touched.set, mask=TOUCHED)
     try:
-        watch.watch(path)
-        await touched.wait()
+        await _contended(path, held)
         stop.set(f"another process wants the lock file {path}")
     except OSError as error:
         stop.set(f"the lock file {path} cannot be watched: {error.strerror or error}")
-    finally:
-        watch.close()
     await asyncio.Event().wait()
+
+
+async def _contended(path: str, held: int) -> None:
+    opened, noticed = asyncio.Event(), asyncio.Event()
+
+    def open_noticed() -> None:
+        opened.set()
+        noticed.set()
+
+    with (
+        contextlib.closing(PathWatch(open_noticed, mask=OPENED)) as openings,
+        contextlib.closing(PathWatch(noticed.set, mask=DISPLACED)) as removals,
+    ):
+        openings.watch(path)
+        removals.watch(path)
+        while not opened.is_set() and await asyncio.to_thread(_leads_to, path, held):
+            await noticed.wait()
+            noticed.clear()
+
+
+def _leads_to(path: str, held: int) -> bool:
+    """Whether the path still names the open file: a file that is held open is never deleted."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(held))
+    except FileNotFoundError:
+        return False

@@ -28,10 +28,11 @@ from nodeagent.watchdog import Watchdog
 from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
 from nodeagent.wiring.base import Base
+from nodeagent.wiring.stats import warn_of_old_cgroups
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
 from orch.component.diagnostics.zpages import ZPages
-from orch.component.flags.features import FeatureError, Features
+from orch.component.flags.features import FeatureError, FeatureGate, Features
 from orch.component.process import log as logs
 from orch.component.process import log_queue, notify
 from orch.component.process.daemon import (
@@ -69,13 +70,13 @@ def _gates(features: Features) -> list[str]:
     states = list(features.all())
     switched = [f"{gate.name}={str(on).lower()}" for gate, on in states if on != gate.default]
     on = [gate.name for gate, enabled in states if enabled]
-    off = [
-        f"{gate.name} ({'switched off' if gate.default else gate.stage.value.lower()})"
-        for gate, enabled in states
-        if not enabled
-    ]
+    off = [f"{gate.name} ({_why_off(gate)})" for gate, enabled in states if not enabled]
     parts = (("features on", on), ("off", off), ("gates set", switched))
     return [f"{heading}: {', '.join(listed)}" for heading, listed in parts if listed]
+
+
+def _why_off(gate: FeatureGate) -> str:
+    return "switched off" if gate.default else gate.stage.value.lower() or "not built"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,10 +131,11 @@ async def _run(
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
         log.info("%s", start_line(built.base, built.missing))
+        warn_of_old_cgroups(built.measuring.sampler.reader.layout.version)
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
         notifier.ready("running")
-        await supervise(stop, _loops(stop, built, listeners, reloader, watchdog))
+        await supervise(stop, _loops(stop, built, listeners, reloader, watchdog, held))
     finally:
         notifier.stopping()
         await cancel(recovery)
@@ -151,9 +153,14 @@ class _Loop(Protocol):
 
 
 def _loops(
-    stop: Stop, built: Parts, listeners: Listeners, reloader: Reloader, watchdog: Watchdog | None
+    stop: Stop,
+    built: Parts,
+    listeners: Listeners,
+    reloader: Reloader,
+    watchdog: Watchdog | None,
+    held: int,
 ) -> dict[str, Coroutine[Any, Any, None]]:
-    """Every loop of the agent, by name."""
+    """Every loop of the agent, by name; `held` is the descriptor of its lock."""
     base, measuring = built.base, built.measuring
     renewal_s = component_tls.INTERVAL_S
     loops: dict[str, _Loop | None] = {
@@ -191,7 +198,7 @@ def _loops(
     running = {name: loop.run() for name, loop in loops.items() if loop}
     running["node watch"] = built.status.watch()
     if base.options.exit_on_lock_contention:
-        running["lock file"] = lock.yield_on_contention(base.options.lock_file, stop)
+        running["lock file"] = lock.yield_on_contention(base.options.lock_file, held, stop)
     return running
 
 

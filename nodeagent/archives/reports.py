@@ -1,19 +1,27 @@
 """Reports checkpoints as pod events, and counts them for the metrics page.
 
-Fed by the checkpoint service, the pruner and the monitor of frozen containers.
+Fed by the checkpoint service, the pruner and the monitor of frozen containers. `criu_reason` finds
+why CRIU gave up, in the log that the runtime's error names and that goes with the container.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from prometheus_client import Histogram
 
+from nodeagent import descriptors
 from nodeagent.archives.bounds import Removal
 from orch.wire.records.pods import Pod
 
+_CRIU_LOG = re.compile(r"(/[^\s:]*/(?:criu-)?dump\.log)(?![^\s:,;)])")
+_CRIU_STAMP = re.compile(r"^\(\d+\.\d+\)\s*")
+_TAIL_BYTES = 64 * 1024
+_CRIU_LINES, _LINE_LENGTH = 5, 160
 _BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -88,3 +96,33 @@ class CheckpointReports:
         if self._events and pod:
             text = f"Removed the checkpoint archive {removal.archive.name}: {removal.why}"
             self._events.normal(pod, "CheckpointRemoved", text)
+
+
+def criu_reason(error: str) -> str:
+    """CRIU's last complaints, in one line, from the log whose path the error names. Blocking.
+
+    "" where the error names no log, or none that can be read.
+    """
+    named = _CRIU_LOG.search(error)
+    if not named:
+        return ""
+    try:
+        lines = _tail(named[1]).splitlines()
+    except OSError:
+        return ""
+    said = [line for line in lines if "Error (" in line] or lines
+    return "; ".join(_shown(line) for line in said[-_CRIU_LINES:])
+
+
+def _tail(path: str) -> str:
+    opened = descriptors.open_file(path)
+    try:
+        begin = max(0, os.fstat(opened).st_size - _TAIL_BYTES)
+        return os.pread(opened, _TAIL_BYTES, begin).decode(errors="replace")
+    finally:
+        os.close(opened)
+
+
+def _shown(line: str) -> str:
+    text = _CRIU_STAMP.sub("", line)[:_LINE_LENGTH]
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -40,7 +40,14 @@ from nodeagent.runtime.base import (
     SandboxUsage,
 )
 from nodeagent.runtime.endpoint import socket_path
-from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed
+from orch.component.grpc_channel import (
+    CLOSED,
+    CallFailed,
+    Channel,
+    Observe,
+    messages,
+    observed,
+)
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -217,7 +224,7 @@ class CriRuntime:
         with self._translating("GetContainerEvents"):
             call = self._channel.method("GetContainerEvents")(pb.GetEventsRequest())
             try:
-                async for response in call:
+                async for response in messages(call):
                     if event := cri_responses.container_event(response):
                         yield event
             finally:
@@ -269,7 +276,9 @@ class CriRuntime:
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
         due_s = asyncio.get_running_loop().time() + timeout_s
         with observed(self._observe, operation), self._translating(operation, due_s=due_s):
-            return await self._channel.call(operation, request, timeout_s)
+            response = await self._channel.call(operation, request, timeout_s)
+            cri_responses.require_answer(operation, request, response)
+            return response
 
     @contextlib.contextmanager
     def _translating(self, operation: str, *, due_s: float = math.inf) -> Iterator[None]:

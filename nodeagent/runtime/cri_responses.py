@@ -180,10 +180,10 @@ def process_id(info: Any) -> int | None:
     """The `pid` in the JSON under `info` of a verbose response; None without one."""
     try:
         described = json.loads(info.get("info", "") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     pid = described.get("pid") if isinstance(described, dict) else None
-    return pid if isinstance(pid, int) and pid > 0 else None
+    return pid if type(pid) is int and pid > 0 else None
 
 
 def exec_result(response: Any) -> ExecResult:
@@ -308,6 +308,20 @@ def _interface(item: Any) -> InterfaceUsage:
 
 def _value(message: Any, name: str) -> int | None:
     return int(getattr(message, name).value) if message.HasField(name) else None
+
+
+_ANSWERS: dict[str, Callable[[Any, Any], bool]] = {
+    "RunPodSandbox": lambda _, response: bool(response.pod_sandbox_id),
+    "CreateContainer": lambda _, response: bool(response.container_id),
+    "PodSandboxStatus": lambda request, found: found.status.id == request.pod_sandbox_id,
+    "ContainerStatus": lambda request, found: found.status.id == request.container_id,
+}
+
+
+def require_answer(operation: str, request: Any, response: Any) -> None:
+    """RuntimeCallError for a message that does not answer the request: of nothing, of another."""
+    if operation in _ANSWERS and not _ANSWERS[operation](request, response):
+        raise RuntimeCallError(operation, f"{operation}: the runtime's answer names another object")
 
 
 # Runtimes refuse optional calls in two ways: containerd with UNIMPLEMENTED, CRI-O and old runtimes

@@ -9,6 +9,7 @@ from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
 from nodeagent.pods.local_storage import LocalStorageEviction
+from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -121,6 +122,7 @@ def _services(
         ),
         prober=prober,
         messages=TerminationMessages(root_dir),
+        log_links=LogLinks(settings.pod_logs_dir),
         objects=PodObjects(base.client),
         events=events,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from nodeagent.wiring.base import Base, pods_cgroup
 from orch.component.process import system
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Periodic
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,16 @@ def _sampler(base: Base, sources: Sources, stats: RuntimeStatsLoop | None) -> Sa
     if base.config.failCgroupV1 and version != "v2":
         raise SetupError(f"failCgroupV1 is set and this host has cgroup {version}")
     return sampler
+
+
+def warn_of_old_cgroups(version: str) -> None:
+    """`version` is that of a cgroup layout."""
+    if version in ("v1", "hybrid"):
+        log.warning(
+            "this host has cgroup %s: cgroup v1 is in maintenance mode; boot with"
+            " systemd.unified_cgroup_hierarchy=1 for cgroup v2",
+            version,
+        )
 
 
 def _loop(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_BYTES = 256 * 2**20  # of a whole response
-_QUOTED_BYTES = 300  # of a body that is not a Status: enough for a sentence
+_QUOTED_BYTES = 4096  # of a body that is not a Status: enough for what CRIU says
 
 
 class TransportError(Exception):

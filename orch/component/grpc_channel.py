@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 CLOSED = "CLOSED"
 _QUIET_TIMEOUT_S = 0.5
+_UNREADABLE = "the answer is no message of the type that was asked for"
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
 
 Observe = Callable[[str, float, bool], None]  # operation, seconds, failed
@@ -47,6 +49,7 @@ class Channel:
     ) -> None:
         import grpc
 
+        logging.getLogger("grpc._common").setLevel(logging.CRITICAL)  # see `_readable`
         self._grpc = grpc
         self._target = target
         self._make_stubs = stubs
@@ -59,10 +62,12 @@ class Channel:
     async def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """The answer of the method `name`; CallFailed."""
         with self.failures():
-            return await self.method(name)(request, timeout=timeout_s)
+            return _readable(await self.method(name)(request, timeout=timeout_s))
 
     def method(self, name: str) -> Any:
-        """The stubs' method of that name, to be called within `failures`."""
+        """The stubs' method of that name, to be called within `failures`; a stream of answers is
+        read through `messages`.
+        """
         if self._closed:
             raise CallFailed(CLOSED, "")
         if self._channel is None:
@@ -98,6 +103,19 @@ class Channel:
             return grpc.aio.insecure_channel(self._target, options=self._options)
         credentials = grpc.ssl_channel_credentials(*self._tls)
         return grpc.aio.secure_channel(self._target, credentials, options=self._options)
+
+
+async def messages(call: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """The answers of a call with many; CallFailed at the first that cannot be read."""
+    async for answer in call:
+        yield _readable(answer)
+
+
+def _readable(answer: Any) -> Any:
+    """grpc gives None for bytes that it cannot decode, and logs a traceback for each."""
+    if answer is None:
+        raise CallFailed("INTERNAL", _UNREADABLE)
+    return answer
 
 
 @contextlib.contextmanager

@@ -20,12 +20,17 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"
 
 def format_time(moment: datetime) -> str:
     """`2026-01-31T12:00:00Z`; the fraction is dropped."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc_text(moment, "seconds")
 
 
 def format_micro_time(moment: datetime) -> str:
     """`2026-01-31T12:00:00.000000Z`, always six digits."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _utc_text(moment, "microseconds")
+
+
+def _utc_text(moment: datetime, unit: str) -> str:
+    """`strftime` writes a year before 1000 with fewer than four digits."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=unit) + "Z"
 
 
 def parse_time(text: str) -> datetime:

@@ -1,8 +1,9 @@
 """A CRI v1 server on a unix socket with a FakeRuntime behind it.
 
 Methods are named as in CRI (`CheckpointContainer`): `refuse` answers them with a status, `hang`
-never answers until the server stops, `delay` answers late. `stop` cuts every connection at once,
-as a killed runtime does; `start` serves again on the same socket.
+never answers until the server stops, `delay` answers late, `garble` with bytes that are no message.
+`stop` cuts every connection at once, as a killed runtime does; `start` serves again on the same
+socket.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class CriServer:
         self.endpoint = f"unix://{socket}"
         self.requests: list[tuple[str, Any, float | None]] = []  # method, message, seconds left
         self.faults: dict[str, Fault] = {}
+        self.garbled: dict[str, bytes] = {}
         self._socket = socket
         self._server: Any = None
 
@@ -74,8 +76,15 @@ class CriServer:
 
         self.faults[method] = fault
 
+    def garble(self, method: str, answer: bytes = b"\xff") -> None:
+        self.garbled[method] = answer
+
     def heal(self) -> None:
         self.faults.clear()
+        self.garbled.clear()
+
+    def serializer(self, method: str, serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+        return lambda answer: self.garbled.get(method) or serialize(answer)
 
 
 def _containerd_tasks(runtime: FakeRuntime) -> Any:
@@ -121,8 +130,11 @@ class _Faults(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 await context.abort(code, str(error))
 
         return grpc.unary_unary_rpc_method_handler(
-            answer, handler.request_deserializer, handler.response_serializer
+            answer, handler.request_deserializer, self._serializer(method, handler)
         )
+
+    def _serializer(self, method: str, handler: Any) -> Callable[[Any], bytes]:
+        return self._server.serializer(method, handler.response_serializer)
 
     def _streaming(self, method: str, handler: Any) -> Any:
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -137,7 +149,7 @@ class _Faults(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 await context.abort(code, str(error))
 
         return grpc.unary_stream_rpc_method_handler(
-            answers, handler.request_deserializer, handler.response_serializer
+            answers, handler.request_deserializer, self._serializer(method, handler)
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.pod_workers import PodWorkers
@@ -126,6 +127,7 @@ class PodWorld:
             ),
             prober=prober,
             messages=TerminationMessages(self.settings.root_dir),
+            log_links=LogLinks(str(self.directory / "pods")),
             objects=PodObjects(self.api),  # type: ignore[arg-type]
             events=events,
             now=now,
@@ -204,7 +206,7 @@ class PodWorld:
         """What pods have left below the directory and in the runtime."""
         found = [
             str(path.relative_to(self.directory))
-            for pattern in ("root/pods/*", "logs/*")
+            for pattern in ("root/pods/*", "logs/*", "containers/*")
             for path in self.directory.glob(pattern)
         ]
         found += [  # walked, because they may go meanwhile

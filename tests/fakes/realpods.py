@@ -13,6 +13,7 @@ from typing import Any
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.pod_workers import PodWorkers
@@ -81,6 +82,7 @@ class Agent:
             ),
             prober=prober,
             messages=TerminationMessages(settings.root_dir),
+            log_links=LogLinks(settings.pod_logs_dir),
             objects=PodObjects(None),
             events=events,
         )

@@ -80,9 +80,9 @@ def test_the_name_holds_the_local_time_to_the_second(
 
 @pytest.mark.parametrize(
     ("timeout", "expected_s"),
-    [("", 120), ("0", 120), ("5", 120), ("120", 120), ("121", 121), ("+300", 300)],
+    [("", 120), ("0", 120), ("1", 1), ("5", 5), ("+300", 300), (str(2**63 - 1), 86_400)],
 )
-async def test_a_request_may_ask_for_more_time_but_not_for_less(
+async def test_a_request_may_say_how_many_seconds_to_wait(
     node: Node, monkeypatch: pytest.MonkeyPatch, timeout: str, expected_s: float
 ) -> None:
     given: list[float] = []
@@ -96,6 +96,22 @@ async def test_a_request_may_ask_for_more_time_but_not_for_less(
     await node.service().checkpoint("shop", "web", "app", timeout=timeout)
 
     assert given == [expected_s]
+
+
+async def test_all_attempts_together_take_no_longer_than_was_asked_for(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    async def too_busy(container_id: str, *, location: str, timeout_s: float) -> None:
+        given.append(timeout_s)
+        await asyncio.sleep(0.4)
+        raise base.RuntimeCallError("CheckpointContainer", "unable to freeze")
+
+    monkeypatch.setattr(node.runtime, "checkpoint_container", too_busy)
+    assert (await refusal(node.service(), "shop", "web", "app", timeout="1"))[0] == 500
+    assert len(given) <= 3
+    assert all(left_s <= 1 - 0.4 * n for n, left_s in enumerate(given))
 
 
 @pytest.mark.parametrize(("failures", "code"), [(1, None), (5, None), (6, 500)])

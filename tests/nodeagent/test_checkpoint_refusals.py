@@ -114,6 +114,51 @@ async def test_the_runtimes_error_is_reported_and_nothing_remains(
     assert (node.pods.running["app"] not in node.runtime.paused) is resumed
 
 
+CRIU_LOG = "\n".join(
+    [
+        *("(00.000001) Version: 4.1" for _ in range(5000)),
+        "(00.002391) Error (criu/sk-inet.c:191): inet: Connected TCP socket, consider \x1b[1m",
+        "(00.002400) ----------------------------------------",
+        f"(00.002471) Error (criu/cr-dump.c:2128): {'x' * 500}",
+        "(00.002480) Unlock network",
+    ]
+)
+CRIU_SAID = (
+    "Error (criu/sk-inet.c:191): inet: Connected TCP socket, consider ?[1m; "
+    + f"Error (criu/cr-dump.c:2128): {'x' * 500}"[:160]
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "log", "said"),
+    [
+        ("criu failed: type NOTIFY errno 0 path= {}/criu-dump.log: unknown", CRIU_LOG, CRIU_SAID),
+        ("criu failed: log file: {}/dump.log", "(0.1) one\n(0.2) two\n", "one; two"),
+        ("criu failed: log file: {}/dump.log", None, ""),
+        ("criu failed: log file: {}/dump.log", "", ""),
+        ("criu failed: path= {}/link/dump.log", "secret", ""),
+        ("criu failed: path= {}/secret", "secret", ""),
+    ],
+)
+async def test_what_criu_complains_of_is_in_the_answer_and_the_event(
+    node: Node, tmp_path: Path, words: str, log: str | None, said: str
+) -> None:
+    words = words.format(tmp_path / "bundle")
+    path = Path(words.split()[-2 if words.endswith("unknown") else -1].rstrip(":"))
+    path.parent.mkdir(parents=True)
+    if log is not None:
+        path.write_text(log)
+    if path.parent.name == "link":
+        path.rename(path.with_name("target"))
+        path.symlink_to("target")
+    node.runtime.fail("checkpoint_container", words)
+
+    expected = f"{words}; CRIU: {said}" if said else words
+    message = f"checkpointing of shop/web/app failed ({expected})"
+    assert await refusal(node.service(), "shop", "web", "app") == (500, "InternalError", message)
+    assert node.events.recorded[-1] == ("Warning", "CheckpointFailed", message)
+
+
 async def test_a_container_frozen_by_another_client_stays_frozen(node: Node) -> None:
     control = node.root / "cgroup/freezer" / node.pods.running["app"] / "freezer.state"
     control.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,31 +69,50 @@ async def test_no_lock_file_means_no_lock_and_no_contention() -> None:
         await lock.take_lock("", wait=True)
 
 
-@pytest.mark.parametrize("touch", ["open", "remove"])
-async def test_opening_or_removing_the_file_stops_the_agent(path: str, touch: str) -> None:
+CONTENTIONS: dict[str, Callable[[str], object]] = {
+    "opened": lambda path: os.close(os.open(path, os.O_RDONLY)),
+    "removed": os.unlink,
+    "removed, with a second name": lambda path: (os.link(path, path + "2"), os.unlink(path)),
+    "renamed": lambda path: os.rename(path, path + ".old"),
+    "replaced": lambda path: (Path(path + ".new").touch(), os.rename(path + ".new", path)),
+}
+
+
+@pytest.mark.parametrize("contend", CONTENTIONS.values(), ids=CONTENTIONS)
+async def test_who_wants_the_file_stops_the_agent_which_holds_it_open(
+    path: str, contend: Callable[[str], object]
+) -> None:
     held = await lock.take_lock(path, wait=False)
     stop = Stop()
-    watching = spawn(lock.yield_on_contention(path, stop), name="watching")
-    await asyncio.sleep(0)  # it watches from its first step on
-    os.stat(path)
+    watching = spawn(lock.yield_on_contention(path, held, stop), name="watching")
     for _ in range(10):
-        await asyncio.sleep(0)
-    assert not stop.is_set()  # looking at it is no contention: `doctor` does
-    if touch == "open":
-        os.close(os.open(path, os.O_RDONLY))
-    else:
-        os.unlink(path)
-        os.close(held)  # the file itself goes with its last descriptor
+        await asyncio.sleep(0)  # it watches from its first step on
+    os.stat(path)
+    os.chmod(path, 0o640)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stop.wait(), 0.1)  # neither is contention: `doctor` looks at it
+    contend(path)
     await asyncio.wait_for(stop.wait(), 30)
     assert stop.reason == f"another process wants the lock file {path}"
     await cancel(watching)
-    if touch == "open":
-        os.close(held)
+    os.close(held)
+
+
+async def test_a_file_that_went_before_it_was_watched_stops_the_agent(path: str) -> None:
+    held = await lock.take_lock(path, wait=False)
+    os.unlink(path)
+    Path(path).touch()
+    stop = Stop()
+    watching = spawn(lock.yield_on_contention(path, held, stop), name="watching")
+    await asyncio.wait_for(stop.wait(), 30)
+    assert stop.reason == f"another process wants the lock file {path}"
+    await cancel(watching)
+    os.close(held)
 
 
 async def test_a_file_that_cannot_be_watched_stops_the_agent_too(tmp_path: Path) -> None:
     stop = Stop()
-    watching = spawn(lock.yield_on_contention(str(tmp_path / "absent"), stop), name="watching")
+    watching = spawn(lock.yield_on_contention(str(tmp_path / "absent"), 0, stop), name="watching")
     await asyncio.wait_for(stop.wait(), 30)
     assert "cannot be watched: No such file" in stop.reason
     await cancel(watching)

@@ -158,7 +158,9 @@ def test_without_its_helper_the_agent_says_what_to_start(helped: BootedMachine) 
         said = run(helped, "sub-path", SOCKET)["error"]
         assert "does not answer" in said and "systemctl status nodeagent-mounts.socket" in said
         said = run(helped, "make", SOCKET)["error"]
-        assert said.startswith("volume 'keys': "), "a secret is not put on the disk instead"
+        assert said.startswith('MountVolume.SetUp failed for volume "keys" : '), (
+            "a secret is not put on the disk instead"
+        )
     finally:
         helped.check("systemctl", "unmask", "--runtime", f"{HELPER}.socket")
         helped.check("systemctl", "start", f"{HELPER}.socket")

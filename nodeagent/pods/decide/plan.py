@@ -28,13 +28,12 @@ from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.decide.restarts import Decision
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
 from nodeagent.runtime.base import SandboxDetail
-from orch.wire.podrules.podspec import is_sidecar
+from orch.wire.podrules.podspec import all_containers, is_sidecar
 from orch.wire.records.pods import Container, Pod
 
 SANDBOX = ""  # the key of a sandbox's back-off among those of containers
 KEPT_INSTANCES = 2  # of one container: the newest and the one before it (lastState, its log)
 
-_WAITING = Waiting("ContainerCreating")
 _WAITING_FOR_INIT = Waiting("PodInitializing")
 
 
@@ -117,7 +116,7 @@ def _wind_down(seen: ObservedPod) -> Action | None:
 def _new_sandbox(pod: Pod, dead: SandboxDetail | None, backoffs: Mapping[str, StepBackoff]) -> Plan:
     waiting = _all_waiting(pod)
     if backoff := backoffs.get(SANDBOX):
-        shown = Waiting(_WAITING.reason, f"{backoff.reason}: {backoff.message}")
+        shown = Waiting(restarts.first_waiting(pod).reason, f"{backoff.reason}: {backoff.message}")
         waiting = dict.fromkeys(waiting, shown)
         if backoff.remaining_s > 0:
             return Plan(None, waiting, backoff.remaining_s)
@@ -159,12 +158,7 @@ def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
 
 
 def _all_waiting(pod: Pod) -> dict[str, Waiting]:
-    inits = [c.name for c in pod.spec.initContainers or ()]
-    waiting = dict.fromkeys(inits, _WAITING_FOR_INIT)
-    later = _WAITING_FOR_INIT if inits else _WAITING
-    ephemeral = [c.name for c in pod.spec.ephemeralContainers or ()]
-    waiting |= dict.fromkeys((c.name for c in pod.spec.containers), later)
-    return {**waiting, **dict.fromkeys(ephemeral, _WAITING)}
+    return dict.fromkeys((c.name for c in all_containers(pod)), restarts.first_waiting(pod))
 
 
 def _tidy(seen: ObservedPod) -> Action | None:

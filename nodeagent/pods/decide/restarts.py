@@ -44,6 +44,11 @@ class Decision:
     wake_in_s: float | None = None
 
 
+def first_waiting(pod: Pod) -> Waiting:
+    """Of a container that has not been created; the same for all of them."""
+    return Waiting("PodInitializing" if pod.spec.initContainers else "ContainerCreating")
+
+
 def pod_policy(pod: Pod) -> str:
     return pod.spec.restartPolicy or "Always"
 
@@ -141,7 +146,7 @@ class RestartRules:
 
     def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Decision:
         if not here or is_changed(container, latest):
-            return Decision(RemoveContainer(latest.container.id), Waiting("ContainerCreating"))
+            return Decision(RemoveContainer(latest.container.id), first_waiting(self._pod))
         attempt, step = latest.container.attempt, recorded_step(latest)
         start = StartContainer(container.name, attempt, step, created_id=latest.container.id)
         return self._unless_backing_off(container.name, start)
@@ -182,15 +187,11 @@ class RestartRules:
     def _unless_backing_off(self, name: str, start: StartContainer) -> Decision:
         backoff = self._backoffs.get(name)
         if backoff is None:
-            return Decision(start, self._waiting(name))
+            return Decision(start, first_waiting(self._pod))
         shown = Waiting(backoff.reason, backoff.message)  # also during the next attempt
         if backoff.remaining_s <= 0:
             return Decision(start, shown)
         return Decision(None, shown, backoff.remaining_s)
-
-    def _waiting(self, name: str) -> Waiting:
-        waits_for_init = self._init_names and name not in self._init_names
-        return Waiting("PodInitializing" if waits_for_init else "ContainerCreating")
 
     def _remaining_s(self, latest: ContainerDetail, wait_s: float) -> float:
         """0 also when the clock was set back to before the container's exit."""

@@ -7,7 +7,7 @@ the reference agent (pkg/kubelet/status/generate.go). The phase is in `phase`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodeagent.pods.actions import NOT_PROBED, Plan, ProbeResults, Waiting
@@ -19,6 +19,7 @@ from nodeagent.pods.decide.phase import (
     is_done,
     pod_phase,
 )
+from nodeagent.pods.decide.restarts import first_waiting
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
@@ -30,6 +31,7 @@ from orch.wire.records.pods import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    HostIP,
     Pod,
     PodCondition,
     PodIP,
@@ -51,11 +53,13 @@ class Facts:
     probed: ProbeResults = NOT_PROBED
     messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
     plan: Plan = field(default_factory=Plan)
+    creating: Waiting = _CREATING  # of a container that has not been created
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
     """The whole status; `previous` keeps start, addresses and the times of conditions."""
     before = previous or pod.status
+    facts = replace(facts, creating=first_waiting(pod))
     records = pod.spec.initContainers or []
     over = _final_statuses(pod, before)
     inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
@@ -76,6 +80,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
         phase=phase,
         conditions=_stamped(conditions, _known_conditions(pod, before), facts.now),
         hostIP=facts.host_ip or None,
+        hostIPs=[HostIP(ip=facts.host_ip)] if facts.host_ip else None,
         podIP=ips[0] if ips else None,
         podIPs=[PodIP(ip=ip) for ip in ips] or None,
         startTime=before.startTime or _started(seen) or facts.now,
@@ -122,12 +127,15 @@ def _container_status(
 ) -> ContainerStatus:
     instances = seen.instances(container.name)
     latest = instances[0] if instances else None
-    waiting = _waiting(latest, facts.plan.waiting.get(container.name))
+    waiting = _waiting(latest, facts, facts.plan.waiting.get(container.name))
     if latest is None and container.name in over:
         return over[container.name]
     if latest is None:
         return ContainerStatus(
-            name=container.name, image=container.image, started=False, state=_waits(waiting)
+            name=container.name,
+            image=container.image,
+            started=False,
+            state=_waits(waiting or facts.creating),
         )
     former = instances[1] if len(instances) > 1 else None
     ended_before = latest if waiting and _has_ended(latest) else former
@@ -146,17 +154,19 @@ def _container_status(
     )
 
 
-def _waiting(latest: ContainerDetail | None, planned: Waiting | None) -> Waiting | None:
+def _waiting(
+    latest: ContainerDetail | None, facts: Facts, planned: Waiting | None
+) -> Waiting | None:
     """Why the container waits; None when it runs or has ended."""
     if latest is None:
-        return planned or _CREATING
+        return planned or facts.creating
     match latest.container.state:
         case ContainerState.RUNNING:
             return None
         case ContainerState.EXITED:
             return planned
         case ContainerState.CREATED:
-            return planned or _CREATING
+            return planned or facts.creating
     return _UNKNOWN
 
 
@@ -174,9 +184,9 @@ def _state(latest: ContainerDetail, facts: Facts) -> State:
     return State(terminated=_terminated(latest, facts))
 
 
-def _waits(waiting: Waiting | None) -> State:
-    shown = waiting or _CREATING
-    return State(waiting=ContainerStateWaiting(reason=shown.reason, message=shown.message or None))
+def _waits(waiting: Waiting) -> State:
+    shown = ContainerStateWaiting(reason=waiting.reason, message=waiting.message or None)
+    return State(waiting=shown)
 
 
 def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:

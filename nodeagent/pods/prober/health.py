@@ -209,6 +209,9 @@ class ContainerHealth:
         if not outcome.good:
             text = f"{kind.value} probe failed: {outcome.text}"
             self._events.warning(watched.pod, "Unhealthy", text)
+        if outcome.warns:
+            text = f"{kind.value} probe warning: {outcome.text}"
+            self._events.warning(watched.pod, "ProbeWarning", text)
         if after.good is before.good:
             watched.tallies[kind] = after
             return

@@ -51,10 +51,12 @@ class Outcome:
     """`good` None: the probe could not run and has no result.
 
     `text` is why; "" then means that the runtime is unavailable or hangs: logged elsewhere.
+    `warns`: it is good, and its text is worth an event all the same.
     """
 
     good: bool | None
     text: str = ""
+    warns: bool = False
 
 
 class Prober:
@@ -128,21 +130,21 @@ class Prober:
             return Outcome(False, f"Get {url}: {error}")
 
     async def _get(self, url: str, headers: dict[str, str]) -> Outcome:
-        """Follow redirects on the same host; one to another host counts as a success."""
+        """Follow redirects on the same host; one to another host is a success with a warning."""
         host = urlsplit(url).hostname
         for _ in range(_MAX_REDIRECTS):
             async with self._client().get(
                 url, headers=headers, allow_redirects=False, ssl=False
             ) as response:
-                await response.content.read(_MAX_BODY_BYTES)
+                body = await response.content.read(_MAX_BODY_BYTES)
                 if not 200 <= response.status < 400:
                     return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
-                location = response.headers.get("Location")
-                if response.status < 300 or not location:
+                if response.status < 300:
                     return Outcome(True)
-                url = urljoin(url, location)
-            if urlsplit(url).hostname != host:
-                return Outcome(True, f"redirected to {url}")
+                location = response.headers.get("Location")
+                url = urljoin(url, location or "")
+            if not location or urlsplit(url).hostname != host:
+                return Outcome(True, _ends_elsewhere(body), warns=True)
         return Outcome(False, f"stopped after {_MAX_REDIRECTS} redirects")
 
     def _client(self) -> aiohttp.ClientSession:
@@ -152,6 +154,11 @@ class Prober:
                 connector=connector, timeout=aiohttp.ClientTimeout(total=None)
             )
         return self._session
+
+
+def _ends_elsewhere(body: bytes) -> str:
+    shown = body[:_SHOWN].decode(errors="replace").strip()
+    return f"Probe terminated redirects, Response body: {shown}"
 
 
 def _leaves_pod(target: ProbeTarget, probe: Probe) -> str:

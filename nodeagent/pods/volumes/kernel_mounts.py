@@ -32,8 +32,8 @@ class MountPoint:
 
 
 def mount_tmpfs(path: str, size_bytes: int | None) -> None:
-    """Mount an empty tmpfs, writable by everyone; OSError names the path."""
-    options = "mode=777" + (f",size={size_bytes}" if size_bytes else "")
+    """Mount an empty tmpfs, writable by everyone as /tmp is; OSError names the path."""
+    options = "mode=1777" + (f",size={size_bytes}" if size_bytes else "")
     libc = ctypes.CDLL(None, use_errno=True)
     _checked(
         libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode()),

@@ -134,7 +134,8 @@ class VolumeStore:
             try:
                 places[volume.name] = self._make(pod, volume, data)
             except (OSError, ValueError, SpecError, NotThere, MountError) as error:
-                raise VolumeError(f"volume {volume.name!r}: {error}") from error
+                text = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
+                raise VolumeError(text) from error
         return places
 
     def _make(self, pod: Pod, volume: Volume, data: ProjectedData) -> str:
@@ -178,7 +179,8 @@ class VolumeStore:
         if volume.medium == "Memory":
             size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
             self._mount_tmpfs(path, size)
-        directories.chgrp(path, group, _SETGID_DIRECTORY)  # new files inherit the group
+        sticky = stat.S_ISVTX if volume.medium == "Memory" else 0  # as the tmpfs is
+        directories.chgrp(path, group, _SETGID_DIRECTORY | sticky)  # new files inherit the group
         return str(path)
 
     def _mount_tmpfs(self, path: Path, size_bytes: int | None) -> None:

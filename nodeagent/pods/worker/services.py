@@ -10,6 +10,7 @@ from nodeagent.pods.backoff import StepFailed
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.prober.health import ContainerHealth
@@ -66,6 +67,7 @@ class PodServices:
     health: ContainerHealth
     prober: Prober
     messages: TerminationMessages
+    log_links: LogLinks
     objects: PodObjects
     events: PodEvents
     now: Now = clock.utc_now

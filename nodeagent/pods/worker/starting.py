@@ -49,7 +49,14 @@ class Starting:
             finally:
                 await self._services.pleg.refresh(self._uid, containers=(container_id,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
+        await self._link_log(pod, container.name, action.attempt, container_id)
         await self._after_start(container_id, pod, container, seen)
+
+    async def _link_log(self, pod: Pod, container: str, attempt: int, container_id: str) -> None:
+        namespace, name = pod.metadata.namespace or "", pod.metadata.name
+        logs = spec.log_directory(self._services.settings, namespace, name, self._uid)
+        link = f"{name}_{namespace}_{container}-{container_id}"
+        await self._services.log_links.add(link, f"{logs}/{container}/{attempt}.log")
 
     async def _create(
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail

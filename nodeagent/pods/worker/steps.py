@@ -111,6 +111,7 @@ class Steps:
         gone = next((c for c in seen.containers if c.container.id == container_id), None)
         if gone and gone.log_path:
             await asyncio.to_thread(rotation.remove, gone.log_path)
+            await asyncio.to_thread(self._services.log_links.remove, gone.log_path)
 
     async def _remove_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedRemoveSandbox"):
@@ -131,14 +132,15 @@ async def remove_traces(uid: str, services: PodServices) -> None:
     """
     try:
         await services.cgroups.remove(uid)
-        await asyncio.to_thread(_remove_logs, services.settings.pod_logs_dir, uid)
+        await asyncio.to_thread(_remove_logs, services, uid)
         await services.volumes.remove(uid)
     except (VolumeError, CgroupError, OSError) as error:
         raise StepFailed(plan.SANDBOX, "FailedCleanup", str(error)) from error
 
 
-def _remove_logs(pod_logs_dir: str, uid: str) -> None:
+def _remove_logs(services: PodServices, uid: str) -> None:
     """Match by the uid alone, since the name of an orphan may be unknown."""
+    pod_logs_dir = services.settings.pod_logs_dir
     try:
         entries = os.listdir(pod_logs_dir)
     except FileNotFoundError:
@@ -146,4 +148,5 @@ def _remove_logs(pod_logs_dir: str, uid: str) -> None:
     for entry in entries:
         path = os.path.join(pod_logs_dir, entry)
         if uid and entry.endswith(f"_{uid}"):
+            services.log_links.remove(f"{path}/")
             os.unlink(path) if os.path.islink(path) else descriptors.remove_tree(path)

@@ -42,7 +42,7 @@ def _alpha_beta(alpha: str, beta: str = "", stable: str = "") -> _History:
 
 
 # spec.md, "Versioning" and "Resources"; older stages as in the reference system. This project's own
-# is NodeAgentPSITriggers; InPlacePodVerticalScaling can only be named, there is nothing to switch.
+# is NodeAgentPSITriggers.
 _HISTORIES: Mapping[str, _History] = {
     "ComponentFlagz": _alpha_beta("1.32"),
     "ComponentSLIs": _alpha_beta("1.26", "1.27", "1.32"),
@@ -55,6 +55,7 @@ _HISTORIES: Mapping[str, _History] = {
     "NodeDeclaredFeatures": _alpha_beta("1.35"),
     "PodAndContainerStatsFromCRI": _alpha_beta("1.23"),
 }
+_UNBUILT = frozenset({"InPlacePodVerticalScaling"})  # can be named, and is off whatever is said
 _STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
@@ -65,7 +66,7 @@ def gates_at(release: Release) -> tuple[FeatureGate, ...]:
         steps = [step for step in history if parse_release(step[0]) <= release]
         if steps:
             since, stage, default = steps[-1]
-            gates.append(FeatureGate(name, stage, default, since))
+            gates.append(FeatureGate(name, stage, default and name not in _UNBUILT, since))
     return tuple(gates)
 
 
@@ -94,7 +95,7 @@ class Features:
             yield gate, self._enabled[gate.name]
 
     def _check(self, name: str, value: bool, release: Release) -> None:
-        if name in _STAGES:
+        if name in _STAGES or name in _UNBUILT:
             return
         gate = next((gate for gate in self._gates if gate.name == name), None)
         if gate is None and name in _HISTORIES:
@@ -110,6 +111,8 @@ class Features:
 
 
 def _decide(gate: FeatureGate, settings: Mapping[str, bool]) -> bool:
+    if gate.name in _UNBUILT:
+        return False
     if gate.name in settings:
         return settings[gate.name]
     for name, stage in _STAGES.items():

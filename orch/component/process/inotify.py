@@ -15,7 +15,8 @@ from collections.abc import Callable
 # uapi/linux/inotify.h: modify, attrib, close_write, moved_from, moved_to, create, delete,
 # delete_self, move_self
 CHANGED = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
-TOUCHED = 0x20 | 0x400  # open, delete_self
+OPENED = 0x20
+DISPLACED = 0x4 | 0x400 | 0x800  # attrib: of an open file, all that tells that its name has gone
 _EVENTS_BYTES = 64 * 1024
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -93,7 +93,7 @@ def watchdog_interval_s(environ: Mapping[str, str], pid: int) -> float | None:
     """Seconds between keep-alives: half of WATCHDOG_USEC; None when the watchdog is off.
 
     Off means unset, zero, or for another process. SetupError for a text that is no number and for
-    1 s or less, which the reference agent refuses as well.
+    less than 1 s.
     """
     text = environ.get("WATCHDOG_USEC", "")
     if not text:
@@ -104,10 +104,10 @@ def watchdog_interval_s(environ: Mapping[str, str], pid: int) -> float | None:
         return None
     if usec == 0:
         return None
-    if usec <= 1_000_000:
+    if usec < 1_000_000:
         raise SetupError(
             f"WatchdogSec of {usec / 1e6:g} s (WATCHDOG_USEC={text}) is too short:"
-            " set it above 1 s (15 s is a good value), or to 0 to switch the watchdog off"
+            " set it to at least 1 s (15 s is a good value), or to 0 to switch the watchdog off"
         )
     if usec > _DISCOURAGED_S * 1e6:
         log.warning("WatchdogSec of %g s is above 10 minutes and is discouraged", usec / 1e6)

@@ -18,6 +18,7 @@ from orch.component.grpc_channel import (
     CallFailed,
     Channel,
     Observe,
+    messages,
     observed,
     wait_calls_ended,
 )
@@ -185,7 +186,7 @@ class EtcdClient:
             call = channel.method("Watch")()
             try:
                 await call.write(pb.WatchRequest(create_request=create))
-                async for answer in call:
+                async for answer in messages(call):
                     if answer.canceled:
                         raise _canceled(answer, from_revision)
                     yield [_event(event) for event in answer.events], int(answer.header.revision)

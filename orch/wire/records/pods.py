@@ -371,12 +371,17 @@ class PodIP(WireModel):
     ip: str
 
 
+class HostIP(WireModel):
+    ip: str
+
+
 class PodStatus(WireModel):
     phase: str | None = None  # Pending | Running | Succeeded | Failed | Unknown
     conditions: list[PodCondition] | None = None
     message: str | None = None
     reason: str | None = None
     hostIP: str | None = None
+    hostIPs: list[HostIP] | None = None
     podIP: str | None = None
     podIPs: list[PodIP] | None = None
     startTime: Time | None = None

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,42 @@ async def test_every_call_is_observed_with_its_outcome(server: CriServer) -> Non
 
     assert told == [("Version", False), ("StartContainer", True)]
     assert all(0 < duration_s < 5 for duration_s in durations)
+
+
+async def test_an_answer_that_cannot_be_decoded_is_a_failed_call_and_counts(
+    server: CriServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[str, bool]] = []
+    runtime = CriRuntime(
+        server.endpoint, observe=lambda name, _, failed: told.append((name, failed))
+    )
+    for name, call, _ in DEADLINES:
+        server.garble(name)
+        with pytest.raises(base.RuntimeCallError, match="Internal desc = the answer is no message"):
+            await call(runtime)
+    assert told == [(name, True) for name, *_ in DEADLINES]
+    server.heal()
+    assert await runtime.version()
+    await runtime.close()
+    assert not caplog.records  # grpc writes a traceback for each
+
+
+async def test_an_answer_about_nothing_or_another_object_is_a_failed_call(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    sandbox_id = await runtime.run_sandbox(SANDBOX)
+    container_id = await runtime.create_container(sandbox_id, CONTAINER, SANDBOX)
+    app2 = replace(CONTAINER, name="app2")
+    calls: dict[str, Callable[[], Awaitable[Any]]] = {
+        "RunPodSandbox": lambda: runtime.run_sandbox(replace(SANDBOX, name="other")),
+        "CreateContainer": lambda: runtime.create_container(sandbox_id, app2, SANDBOX),
+        "PodSandboxStatus": lambda: runtime.sandbox_detail(sandbox_id),
+        "ContainerStatus": lambda: runtime.container_detail(container_id),
+    }
+    for name, call in calls.items():
+        server.garble(name, b"\x7a\x00")  # a message, all of whose known fields are unset
+        with pytest.raises(base.RuntimeCallError, match=f"{name}: .* names another object"):
+            await call()
 
 
 async def test_many_calls_share_one_connection(server: CriServer, runtime: CriRuntime) -> None:

@@ -63,6 +63,17 @@ async def test_a_runtime_that_dies_ends_the_events(server: CriServer, runtime: C
         await waiting
 
 
+async def test_an_event_that_cannot_be_decoded_ends_the_events(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    waiting = await listener(server, runtime)
+    server.garble("GetContainerEvents")
+    await runtime.run_sandbox(SANDBOX)
+
+    with pytest.raises(base.RuntimeCallError, match="the answer is no message"):
+        await waiting
+
+
 async def test_closing_the_runtime_ends_the_events(server: CriServer, runtime: CriRuntime) -> None:
     waiting = await listener(server, runtime)
     await runtime.close()

@@ -12,6 +12,8 @@ from nodeagent.runtime import cri_pb2 as pb
         ({"info": '{"pid": 4242, "runtimeSpec": {}}'}, 4242),
         ({"info": '{"pid": 0}'}, None),
         ({"info": '{"pid": "7"}'}, None),
+        ({"info": '{"pid": true}'}, None),
+        ({"info": "[" * 100_000}, None),
         ({"info": "[]"}, None),
         ({"info": "{not json"}, None),
         ({"info": ""}, None),

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.stats.host.machine import HostFacts
-from nodeagent.wiring.stats import sampling_loop, system_parts
+from nodeagent.wiring.stats import sampling_loop, system_parts, warn_of_old_cgroups
 from orch.component.process.loops import cancel, spawn
 
 
@@ -49,3 +49,12 @@ def test_the_parts_of_the_system_are_those_whose_cgroup_is_known(
     parts = system_parts(config, host, own, None)()
     assert {part.name: part.cgroup for part in parts} == shown
     assert {part.started_at_ns for part in parts if part.name != "nodeagent"} == {77}
+
+
+@pytest.mark.parametrize(("version", "is_old"), [("v1", 1), ("hybrid", 1), ("v2", 0), ("none", 0)])
+def test_an_agent_warns_of_old_cgroups_at_its_start(
+    caplog: pytest.LogCaptureFixture, version: str, is_old: int
+) -> None:
+    warn_of_old_cgroups(version)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * is_old
+    assert f"this host has cgroup {version}: cgroup v1 is in mainten" in caplog.text or not is_old

@@ -19,6 +19,12 @@ def test_micro_times_always_have_six_digits() -> None:
     assert times.format_micro_time(whole) == "2026-01-31T12:00:00.000000Z"
 
 
+def test_years_always_have_four_digits() -> None:
+    zero = datetime.min.replace(tzinfo=UTC)  # a Go program's unset time
+    assert times.format_time(zero) == "0001-01-01T00:00:00Z"
+    assert times.format_micro_time(zero) == "0001-01-01T00:00:00.000000Z"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

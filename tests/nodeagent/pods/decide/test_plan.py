@@ -277,6 +277,19 @@ def test_a_sandbox_in_trouble_is_shown_on_every_container() -> None:
     assert decided.waiting["b"].message == "FailedCreatePodSandBox: no network"
 
 
+WITH_INIT = [seen(), seen(sandbox()), seen(sandbox(ready=False)), seen(sandbox(), exited("i1"))]
+
+
+@pytest.mark.parametrize("held", WITH_INIT)
+@pytest.mark.parametrize("trouble", [{}, {plan.SANDBOX: StepBackoff("FailedMount", "no", 2.0)}])
+def test_all_containers_of_a_pod_with_init_containers_wait_for_its_initialization(
+    held: ObservedPod, trouble: dict[str, StepBackoff]
+) -> None:
+    decided = plan.next_step(pod(**INIT), held, trouble, NOW_NS)
+    reasons = {waiting.reason for waiting in decided.waiting.values()}
+    assert reasons - {"CrashLoopBackOff"} == {"PodInitializing"}
+
+
 def test_containers_wait_for_init_containers_by_name() -> None:
     decided = plan.next_step(pod(**INIT), seen(sandbox(), instance("i1")), {}, NOW_NS)
     assert {name: waiting.reason for name, waiting in decided.waiting.items()} == {

@@ -227,6 +227,16 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert times["Ready"] == "2030-01-01T00:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [({}, "ContainerCreating"), ({"initContainers": [{"name": "i"}]}, "PodInitializing")],
+)
+def test_what_was_never_created_waits_as_clients_know_it(spec: dict[str, Any], reason: str) -> None:
+    shown = pod_status(pod(**spec), seen(), Facts(now=NOW), None)
+    for status in (*(shown.initContainerStatuses or ()), *(shown.containerStatuses or ())):
+        assert status.state and status.state.waiting and status.state.waiting.reason == reason
+
+
 def test_conditions_of_others_are_kept() -> None:
     wanted = pod(status={"conditions": [{"type": "DisruptionTarget", "status": "True"}]})
     assert find_condition(status_of(wanted, seen()), "DisruptionTarget")
@@ -235,6 +245,7 @@ def test_conditions_of_others_are_kept() -> None:
 def test_addresses_and_start_come_from_the_sandbox_and_stay_when_the_pod_is_over() -> None:
     running = status_of(pod(**NEVER), seen(sandbox(), instance()), host_ip="192.0.2.1")
     assert (running.podIP, running.hostIP) == ("10.0.0.2", "192.0.2.1")
+    assert running.to_wire()["hostIPs"] == [{"ip": "192.0.2.1"}]
     assert running.startTime == "2023-11-14T22:13:20Z"
     over = status_of(pod(**NEVER), seen(sandbox(ready=False), exited(code=0)), previous=running)
     assert over.podIP == "10.0.0.2"

@@ -33,6 +33,8 @@ class Health(grpc.GenericRpcHandler):
             match request[-3:]:
                 case b"bad":
                     return b"\x08\x02"
+                case b"bin":
+                    return b"\xff"
                 case b"odd":
                     return b"\x12\x01x"
                 case b"low":
@@ -59,6 +61,7 @@ CASES = [
     ("bad", 'service unhealthy (responded with "NOT_SERVING")'),
     ("odd", 'service unhealthy (responded with "UNKNOWN")'),
     ("slow", "no answer from 127.0.0.1"),
+    ("bin", "rpc error: code = INTERNAL desc = the answer is no message of the type"),
     ("none", "rpc error: code = NOT_FOUND desc = unknown service"),
 ]
 

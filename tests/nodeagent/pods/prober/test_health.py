@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.pods.prober.probes import Outcome, Prober
 from nodeagent.runtime.base import ExecResult, RuntimeTimeout, RuntimeUnavailable
 from orch.wire.records.pods import ContainerStatus, Pod
 from tests.fakes.pods import container_data, pod
@@ -85,6 +86,20 @@ async def test_a_probe_that_cannot_be_made_is_told_with_the_reason(
     assert any(text.startswith(f"Readiness {errored}") and "htpp" in text for text in told)
     assert any(text.startswith(f"Liveness {errored}") and "no such file" in text for text in told)
     assert caplog.text.count("probe cannot be made") == 2, "said when it begins"
+
+
+async def test_a_probe_that_is_sent_to_another_host_warns_and_restarts_nothing(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def redirected(*_: Any) -> Outcome:
+        return Outcome(True, "Probe terminated redirects, Response body: Found", warns=True)
+
+    monkeypatch.setattr(Prober, "check", redirected)
+    await world.start(probed(liveness={}))
+    await world.until(lambda: "ProbeWarning" in world.reasons())
+    told = "Liveness probe warning: Probe terminated redirects, Response body: Found"
+    assert ("web", "ProbeWarning", told) in world.events
+    assert shown(world).ready and shown(world).restartCount == 0
 
 
 async def test_a_defect_of_a_probe_is_logged_and_does_not_end_probing(

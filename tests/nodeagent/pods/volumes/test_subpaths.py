@@ -76,9 +76,10 @@ def test_a_file_can_be_a_sub_path_and_the_next_container_gets_its_own(
 
 @as_root
 def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, shared: Path) -> None:
+    volume.chmod(0o3777)  # as that of a memory volume with a group
     made = Path(subpaths.bind(str(volume), f"{volume}/a/b", shared / "app" / "0", OwnMounts()))
     assert (volume / "a" / "b").samefile(made)
-    assert (volume / "a" / "b").stat().st_mode & 0o777 == 0o777
+    assert (volume / "a" / "b").stat().st_mode & 0o7777 == 0o3777
 
 
 @as_root

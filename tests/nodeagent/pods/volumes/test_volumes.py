@@ -23,6 +23,9 @@ def store(tmp_path: Path) -> VolumeStore:
     return VolumeStore(str(tmp_path / "root"))
 
 
+FAILED = 'MountVolume.SetUp failed for volume "v" :'  # of the reference agent
+
+
 async def prepared(store: VolumeStore, **source: Any) -> str:
     return (await store.prepare(pod(volumes=[{"name": "v", **source}])))["v"]
 
@@ -85,6 +88,7 @@ async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeSt
     path = await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"})
     assert await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"}) == path
     assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["tmpfs"]
+    assert Path(path).stat().st_mode & 0o7777 == 0o1777
     usage = os.statvfs(path)
     assert usage.f_blocks * usage.f_frsize == 2**20
     await store.remove(UID)
@@ -117,14 +121,14 @@ async def test_a_host_path_is_what_its_type_says(
     if problem:
         with pytest.raises(VolumeError, match=problem) as caught:
             await prepared(store, hostPath={"path": path, "type": kind})
-        assert str(caught.value).startswith("volume 'v': ")
+        assert str(caught.value).startswith(f"{FAILED} ")
     else:
         assert await prepared(store, hostPath={"path": path, "type": kind}) == path
         assert not kind or Path(path).exists()
 
 
 async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> None:
-    with pytest.raises(VolumeError, match="volume 'v': the source nfs is not supported"):
+    with pytest.raises(VolumeError, match=f"{FAILED} the source nfs is not supported"):
         await prepared(store, nfs={"server": "x", "path": "/"})
 
 
@@ -166,9 +170,9 @@ async def test_a_group_may_write_to_the_pods_own_volumes(store: VolumeStore) -> 
         **grouped,
     )
     made = await store.prepare(wanted)
-    for name in "em":
+    for name, mode in {"e": 0o2777, "m": 0o3777}.items():
         status = Path(made[name]).stat()
-        assert (status.st_gid, status.st_mode & 0o7777) == (1234, 0o2777)
+        assert (status.st_gid, status.st_mode & 0o7777) == (1234, mode)
     shown = Path(made["d"], "name").stat()
     assert (shown.st_gid, shown.st_mode & 0o777) == (1234, 0o440)
     await store.remove(UID)
@@ -211,7 +215,7 @@ async def test_a_secret_waits_for_a_helper_that_fails(tmp_path: Path) -> None:
     store = VolumeStore(str(tmp_path / "root"), mounts)
     known = ProjectedData(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
     wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
-    with pytest.raises(VolumeError, match="volume 'v': the mount helper does not answer"):
+    with pytest.raises(VolumeError, match=f"{FAILED} the mount helper does not answer"):
         await store.prepare(wanted, known)
     assert not list(tmp_path.glob("root/pods/*/volumes/secret/v/*"))
 
@@ -230,5 +234,5 @@ async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:
 async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
     wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
     absent = {Reference("ConfigMap", "settings"): ObjectData(absent=True)}
-    with pytest.raises(VolumeError, match=r"volume 'v': configmap \"settings\" not found"):
+    with pytest.raises(VolumeError, match=f'{FAILED} configmap "settings" not found'):
         await store.prepare(wanted, ProjectedData(objects=absent))

@@ -40,6 +40,8 @@ def test_every_gate_is_listed_with_its_state() -> None:
     assert {gate.name: on for gate, on in Features({}).all()}["ContainerCheckpoint"] is True
 
 
+UNBUILT = "InPlacePodVerticalScaling"
+
 # Name, stage, default, since: spec.md, "Versioning" and "Resources"; the last three are ours.
 STATED = [
     ("ComponentSLIs", "", True, "1.32"),
@@ -48,7 +50,7 @@ STATED = [
     ("ContainerCheckpoint", "BETA", True, "1.30"),
     ("PodAndContainerStatsFromCRI", "ALPHA", False, "1.23"),
     ("NodeAgentPSI", "BETA", True, "1.34"),
-    ("InPlacePodVerticalScaling", "", True, "1.35"),
+    ("InPlacePodVerticalScaling", "", False, "1.35"),  # not built
     ("NodeAgentFineGrainedAuthz", "BETA", True, "1.33"),
     ("NodeAgentPSITriggers", "ALPHA", False, "1.35"),
     ("NodeDeclaredFeatures", "ALPHA", False, "1.35"),
@@ -73,7 +75,7 @@ def test_every_gate_is_stated() -> None:
 def test_a_stage_is_switched_as_a_whole_and_stable_gates_are_not() -> None:
     everything = Features({"AllAlpha": True, "AllBeta": False})
     assert {name: everything.enabled(name) for name, *_ in STATED} == {
-        name: stage != "BETA" for name, stage, *_ in STATED
+        name: stage != "BETA" and name != UNBUILT for name, stage, *_ in STATED
     }
 
 
@@ -83,8 +85,8 @@ EMULATED = [
     ("NodeAgentPSI", "1.33", "ALPHA", False),
     ("NodeAgentPSI", "1.32", None, False),
     ("NodeDeclaredFeatures", "1.34", None, False),
-    ("InPlacePodVerticalScaling", "1.34", "BETA", True),
-    ("InPlacePodVerticalScaling", "1.32", "ALPHA", False),
+    ("NodeAgentFineGrainedAuthz", "1.34", "BETA", True),
+    ("NodeAgentFineGrainedAuthz", "1.32", "ALPHA", False),
     ("ContainerCheckpoint", "1.34", "BETA", True),
 ]
 
@@ -106,5 +108,15 @@ def test_what_an_emulated_release_does_not_have_cannot_be_switched() -> None:
 
 
 def test_what_became_stable_since_can_be_switched_in_the_release_before() -> None:
-    older = Features({"InPlacePodVerticalScaling": False}, parse_release("1.34"))
-    assert not older.enabled("InPlacePodVerticalScaling")
+    older = Features({"ComponentSLIs": False}, parse_release("1.31"))
+    assert not older.enabled("ComponentSLIs")
+
+
+@pytest.mark.parametrize("release", ["1.32", "1.34", "1.35"])
+@pytest.mark.parametrize("settings", [{}, {UNBUILT: True}, {UNBUILT: False}, {"AllBeta": True}])
+def test_what_is_not_built_is_off_whatever_is_set(settings: dict[str, bool], release: str) -> None:
+    features = Features(settings, parse_release(release))
+    assert not features.enabled(UNBUILT)
+    assert {(gate.default, on) for gate, on in features.all() if gate.name == UNBUILT} == {
+        (False, False)
+    }

@@ -51,6 +51,7 @@ async def test_without_a_timeout_the_agent_decides(orchctl: Orchctl, api: HttpAp
     [
         (404, "container c does not exist"),
         (500, "checkpointing of d/web/c failed (criu: exit 1)"),
+        (500, f"checkpointing of d/web/c failed (path= {'/run' * 400}/criu-dump.log; CRIU: why)"),
     ],
 )
 async def test_a_refusal_of_the_agent_is_quoted(

@@ -28,6 +28,7 @@ def _find(schema: Schema, path: str) -> Schema:
         ("Pod", "spec.hostAliases", "ip"),
         ("Pod", "status.conditions", "type"),
         ("Pod", "status.podIPs", "ip"),
+        ("Pod", "status.hostIPs", "ip"),
         ("Node", "status.conditions", "type"),
         ("Node", "status.addresses", "type"),
         ("Namespace", "status.conditions", "type"),
