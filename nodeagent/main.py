@@ -170,6 +170,7 @@ def _loops(
         "evictions": built.evictions,
         "shutdown": built.shutdown,
         "pressure triggers": built.triggers,
+        "health checks": built.health.loop,
         "certificates": Periodic("certificates", listeners.renewal.step, interval_s=renewal_s),
         "reload": reloader,
         "watchdog": watchdog,

@@ -105,6 +105,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         loops = {
             "controller": controller.run(),
             "events": controller.events.run(),
+            "health checks": controller.checks.loop.run(),
             certificates.name: certificates.run(),
         }
         await daemon.supervise(stop, loops)
