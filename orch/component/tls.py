@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from orch.component.certificates import ServerEnd
 from orch.component.process.daemon import SetupError
 from orch.component.process.once_log import OnceLog
 
@@ -57,6 +58,7 @@ def server_context(
     defaults. SetupError names the unusable file or name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = ServerEnd
     context.minimum_version = _version(min_version)
     context.set_ciphers(openssl_suites(cipher_suites))
     context.set_alpn_protocols(["http/1.1"])

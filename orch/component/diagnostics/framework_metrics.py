@@ -1,4 +1,5 @@
-"""The metrics of every program about itself: build, version, features, dropped log lines."""
+"""The metrics of every program about itself: build, version, features, dropped log lines,
+refused clients."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from orch.component import certificates
 from orch.component.flags.features import Features
 from orch.component.flags.stability import CURRENT, Release
 from orch.component.process.log import dropped_lines
@@ -15,7 +17,8 @@ from orch.wire import names
 
 
 class FrameworkMetrics(Collector):
-    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`.
+    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`,
+    `orch_client_certificates_refused_total`.
 
     Register it once.
     """
@@ -48,6 +51,14 @@ class FrameworkMetrics(Collector):
             "[ALPHA] Log lines that were refused, or dropped because their reader did not keep up.",
             value=dropped_lines(),
         )
+        refusals = CounterMetricFamily(
+            "orch_client_certificates_refused",
+            "[ALPHA] TLS client certificates that were refused, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(certificates.refused.items()):
+            refusals.add_metric([reason], count)
+        yield refusals
 
 
 def _build_info() -> Metric:
