@@ -318,7 +318,7 @@ class Server:
 
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
         """Rendered on a thread: the page reads files of /proc."""
-        self._metrics.storage.observe(self.storage)
+        self._metrics.storage.observe(self.storage, can_list=self.storage_health.can_list)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
