@@ -100,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     configure_allocator()
-    pages = ZPages("nodeagent", zpages.flags_of(flags, given), emulated=options.emulated_version)
+    shown = zpages.flags_of(flags, command_line.in_force(given, options, config))
+    pages = ZPages("nodeagent", shown, emulated=options.emulated_version)
     current = CurrentConfig(config)
     return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")
 
