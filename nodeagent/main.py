@@ -30,6 +30,7 @@ from nodeagent.wiring.agent import Parts
 from nodeagent.wiring.base import Base
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
+from orch.component.diagnostics.framework_metrics import CertificateHolder, CertificateMetrics
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import FeatureError, Features
 from orch.component.process import log as logs
@@ -126,6 +127,7 @@ async def _run(
         renew=listeners.renewal.step,
     )
     services.metrics.register(reloader)
+    services.metrics.register(CertificateMetrics(_certificates(built, listeners)))
     reloader.listen()
     built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
@@ -145,6 +147,14 @@ async def _run(
         await built.close()
         if held >= 0:
             os.close(held)
+
+
+def _certificates(built: Parts, listeners: Listeners) -> dict[str, CertificateHolder]:
+    """Who holds them, by what they are used for."""
+    holders: dict[str, CertificateHolder] = {"serving": listeners.renewal}
+    if built.base.client:
+        holders["client"] = built.base.client.transport
+    return holders
 
 
 class _Loop(Protocol):

@@ -7,10 +7,9 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 
 from orch.client.kubeconfig import ClientConfig
-from orch.component.certificates import expiry
+from orch.component.certificates import end_of_file, expiry
 from orch.component.process.daemon import SetupError
 from orch.component.tls import refuse_password
 
@@ -34,9 +33,11 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
 
 def certificate_end(config: ClientConfig) -> datetime | None:
     """When the client certificate expires; None without one that can be read."""
+    if not config.cert_data:
+        return end_of_file(config.cert_file)
     try:
-        return expiry(config.cert_data or Path(config.cert_file).read_bytes())
-    except (OSError, ValueError):
+        return expiry(config.cert_data)
+    except ValueError:
         return None
 
 

@@ -75,7 +75,7 @@ class Transport:
         self._streams: set[Stream] = set()
         self._resolver: Resolver | None = None
         self._tls = SingleFlight(self._read_tls, name="TLS files")
-        self._certificate_end: datetime | None = None  # of the certificate in use
+        self.certificate_end: datetime | None = None  # of the client certificate in use
         self._token_file = SingleFlight(lambda: _read_token(config.token_file), name="token file")
         self._token = ""
         self._token_read_s = float("-inf")
@@ -178,14 +178,14 @@ class Transport:
         ):
             error = SetupError(f"reading its certificates or token takes more than {limit_s:g} s")
         elif answers.may_be_refused_certificate(error):
-            end = self._certificate_end
+            end = self.certificate_end
             if end is not None and end < clock.utc_now():
                 error = SetupError(f"the client certificate expired on {format_time(end)}")
         return answers.explain(error, self.config.server, limit_s)
 
     def _read_tls(self) -> ssl.SSLContext:
         context = tls.client_context(self.config)
-        self._certificate_end = tls.certificate_end(self.config)
+        self.certificate_end = tls.certificate_end(self.config)
         return context
 
     async def _open(self) -> aiohttp.ClientSession:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+_MAX_FILE_BYTES = 4 * 1024 * 1024
 _SUBJECT_LENGTH = 200  # that is shown: a client can send 100 kB
 _REASONS = {  # of OpenSSL's X509_V_ERR_*
     2: "unknown_authority", 9: "not_yet_valid", 10: "expired", 18: "unknown_authority",
@@ -90,6 +92,15 @@ def expiry(pem: bytes) -> datetime:
         return _time(tag, until.decode("ascii"))
     except (StopIteration, IndexError) as error:
         raise ValueError("the certificate is cut off") from error
+
+
+def end_of_file(path: str) -> datetime | None:
+    """`expiry` of a file; None when it cannot be told. Blocking I/O."""
+    try:
+        with Path(path).open("rb") as file:
+            return expiry(file.read(_MAX_FILE_BYTES))
+    except (OSError, ValueError):
+        return None
 
 
 _VERSION, _UTC_TIME = 0xA0, 0x17

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from orch.component import tls as component_tls
-from orch.component.diagnostics.framework_metrics import FrameworkMetrics
+from orch.component.diagnostics.framework_metrics import CertificateMetrics, FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics, check_log
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
@@ -24,6 +24,7 @@ from orch.component.http.slow_clients import SlowClients
 from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
 from orch.component.process.memory import ProcessMemory
+from orch.component.tls import TlsRenewal
 from orch.server import pressure
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.pod_security.guard import PodSecurity
@@ -200,6 +201,13 @@ class Server:
             *self._certificates(),
             *self._upkeep(),
         ]
+
+    def show_certificates(self, serving: TlsRenewal) -> None:
+        """Register the metrics of the certificates: of the listener, and towards agents."""
+        holders = {"serving": serving}
+        if self._renewal is not None:
+            holders["node_proxy"] = self._renewal
+        self._metrics.registry.register(CertificateMetrics(holders))
 
     def _relieve_memory(self) -> None:
         self.slow_clients.cut_all()

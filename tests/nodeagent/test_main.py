@@ -225,7 +225,10 @@ def test_health_is_measured_though_nobody_asks(
             time.sleep(0.1)
             with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
                 page = response.read().decode()
+        with urllib.request.urlopen(url.removesuffix("/slis"), timeout=PATIENCE_S) as response:
+            metrics = response.read().decode()
     assert 'orch_healthcheck{name="runtime",type="readyz"}' in page
+    assert 'orch_certificate_expiration_timestamp_seconds{use="serving"} ' in metrics
 
 
 def test_keep_alives_begin_though_nobody_it_speaks_to_answers(

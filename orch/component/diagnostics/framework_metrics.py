@@ -4,7 +4,9 @@ refused clients."""
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -59,6 +61,30 @@ class FrameworkMetrics(Collector):
         for reason, count in sorted(certificates.refused.items()):
             refusals.add_metric([reason], count)
         yield refusals
+
+
+class CertificateMetrics(Collector):
+    """When the certificates of a program expire; `holders` by what they are used for."""
+
+    def __init__(self, holders: Mapping[str, CertificateHolder]) -> None:
+        self._holders = holders
+
+    def collect(self) -> Iterator[Metric]:
+        ends = GaugeMetricFamily(
+            "orch_certificate_expiration_timestamp_seconds",
+            "[ALPHA] When a TLS certificate in use expires, in Unix seconds.",
+            labels=["use"],
+        )
+        for use, holder in self._holders.items():
+            if holder.certificate_end is not None:
+                ends.add_metric([use], holder.certificate_end.timestamp())
+        yield ends
+
+
+class CertificateHolder(Protocol):
+    """`certificate_end` is None as long as it is not known, or without a certificate."""
+
+    certificate_end: datetime | None
 
 
 def _build_info() -> Metric:

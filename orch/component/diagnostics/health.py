@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from orch.component.http import negotiation
 from orch.component.http.responses import render_text
 from orch.component.process import system
 from orch.component.process.log import is_losing_lines
@@ -25,8 +26,6 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 _GAUGE = "orch_healthcheck"
 _GAUGE_HEAD = (
     f"# HELP {_GAUGE} [ALPHA] This metric records the result of a single healthcheck.\n"
@@ -34,8 +33,7 @@ _GAUGE_HEAD = (
 )
 _COUNTER = "orch_healthchecks_total"
 _COUNTER_HEAD = (
-    f"# HELP {_COUNTER} [STABLE] This metric records the results of all healthcheck.\n"
-    f"# TYPE {_COUNTER} counter\n"
+    "# HELP {0} [STABLE] This metric records the results of all healthcheck.\n# TYPE {0} counter\n"
 )
 _START = "process_start_time_seconds"
 _START_HEAD = (
@@ -62,18 +60,30 @@ class SliMetrics:
         self._last.clear()
         self._totals.clear()
 
-    def render(self) -> bytes:
-        """The page as Prometheus text; check names are path segments and need no escaping."""
+    async def show(self, request: web.Request) -> web.Response:
+        """The handler of /metrics/slis."""
+        openmetrics = negotiation.wants_openmetrics(request.headers.get("Accept", ""))
+        kind = negotiation.OPENMETRICS_TYPE if openmetrics else negotiation.TEXT_TYPE
+        body = self.render(openmetrics=openmetrics)
+        return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
+
+    def render(self, *, openmetrics: bool = False) -> bytes:
+        """The page as Prometheus text or OpenMetrics; check names are path segments and need no
+        escaping.
+        """
         lines = []
         if self._last:
             lines.append(_GAUGE_HEAD)
             for (name, endpoint), ok in sorted(self._last.items()):
                 lines.append(f'{_GAUGE}{{name="{name}",type="{endpoint}"}} {int(ok)}\n')
-            lines.append(_COUNTER_HEAD)
+            family = _COUNTER.removesuffix("_total") if openmetrics else _COUNTER
+            lines.append(_COUNTER_HEAD.format(family))
             for (name, status, endpoint), count in sorted(self._totals.items()):
                 labels = f'name="{name}",status="{status}",type="{endpoint}"'
                 lines.append(f"{_COUNTER}{{{labels}}} {count}\n")
         lines.append(self._start)
+        if openmetrics:
+            lines.append("# EOF\n")
         return "".join(lines).encode()
 
 

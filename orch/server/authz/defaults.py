@@ -165,6 +165,7 @@ ROLES: tuple[Document, ...] = (
         "system:monitoring",
         _at(*_MONITORING),
         _on(("get",), "nodes/metrics", "nodes/stats", "nodes/healthz"),
+        _on(READ, "nodes"),  # for a scraper that finds its targets by itself
     ),
     _role("system:nodeagent-api-admin", *_NODEAGENT_API),
     _role("system:node", *_NODE),

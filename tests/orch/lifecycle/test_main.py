@@ -311,6 +311,7 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         assert "orch_controller_leader 1.0" in page
         assert "orch_events_dropped_total 0.0" in page
         assert 'orch_informer_silence_seconds{resource="leases"} ' in page
+        assert 'orch_certificate_expiration_timestamp_seconds{use="client"} ' in page
         assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []
 
 
