@@ -42,7 +42,8 @@ class LeaseLoop:
     """Keeps the node's Lease renewed; `client` must have a transport of its own.
 
     For metrics: `renewals` and `failures` (of single attempts), `last_renew_s` (loop time, None
-    before the first) and `late_s` (how long after its planned time the last renewal succeeded).
+    before the first), `last_renewal_unix_s` (0 before the first), `late_s` (how long after its
+    planned time the last renewal succeeded) and `overdue_s`.
     `alive` is the health check: the loop keeps trying, whatever the API server answers.
     """
 
@@ -59,6 +60,7 @@ class LeaseLoop:
         self.renewals = 0
         self.failures = 0
         self.last_renew_s: float | None = None
+        self.last_renewal_unix_s = 0.0
         self.late_s = 0.0
         self.interval_s = duration_s / RENEWALS_PER_DURATION
         self._client = client
@@ -81,6 +83,12 @@ class LeaseLoop:
         idle_s = asyncio.get_running_loop().time() - self._active_s
         if idle_s > limit_s:
             raise CheckFailed(f"the Lease loop has been stuck for {idle_s:.0f} s")
+
+    def overdue_s(self) -> float:
+        """How long ago a renewal was planned that has not succeeded yet."""
+        if self._active_s is None:
+            return 0.0  # not started
+        return max(0.0, asyncio.get_running_loop().time() - self._planned_s)
 
     async def run(self) -> None:
         """Renew forever, an interval after each completed renewal."""
@@ -190,6 +198,7 @@ class LeaseLoop:
         self._lease = lease
         self.renewals += 1
         self.last_renew_s = now_s
+        self.last_renewal_unix_s = self._now().timestamp()
         self.late_s = max(0.0, now_s - self._planned_s)
         self._consecutive_failures = 0
         self._outage.recovered("the Lease of node %s is renewed again", self._node_name)

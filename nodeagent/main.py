@@ -31,6 +31,7 @@ from nodeagent.wiring.base import Base
 from nodeagent.wiring.stats import warn_of_old_cgroups
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
+from orch.component.diagnostics.framework_metrics import CertificateHolder, CertificateMetrics
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import FeatureError, FeatureGate, Features
 from orch.component.process import log as logs
@@ -101,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     configure_allocator()
-    pages = ZPages("nodeagent", zpages.flags_of(flags, given), emulated=options.emulated_version)
+    shown = zpages.flags_of(flags, command_line.in_force(given, options, config))
+    pages = ZPages("nodeagent", shown, emulated=options.emulated_version)
     current = CurrentConfig(config)
     return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")
 
@@ -126,6 +128,7 @@ async def _run(
         renew=listeners.renewal.step,
     )
     services.metrics.register(reloader)
+    services.metrics.register(CertificateMetrics(_certificates(built, listeners)))
     reloader.listen()
     built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
@@ -146,6 +149,14 @@ async def _run(
         await built.close()
         if held >= 0:
             os.close(held)
+
+
+def _certificates(built: Parts, listeners: Listeners) -> dict[str, CertificateHolder]:
+    """Who holds them, by what they are used for."""
+    holders: dict[str, CertificateHolder] = {"serving": listeners.renewal}
+    if built.base.client:
+        holders["client"] = built.base.client.transport
+    return holders
 
 
 class _Loop(Protocol):
@@ -177,6 +188,7 @@ def _loops(
         "evictions": built.evictions,
         "shutdown": built.shutdown,
         "pressure triggers": built.triggers,
+        "health checks": built.health.loop,
         "certificates": Periodic("certificates", listeners.renewal.step, interval_s=renewal_s),
         "reload": reloader,
         "watchdog": watchdog,

@@ -35,7 +35,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 64 * 1024
 _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
-_TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def secure_app(services: Services) -> web.Application:
     counted = services.http.middleware("readwrite")
     app = web.Application(middlewares=[counted, text_errors, guard], client_max_size=MAX_BODY_BYTES)
     handlers = _Handlers(services)
-    _add_read_only_routes(app, handlers)
+    _add_read_only_routes(app, handlers, services)
     app.router.add_post("/stats/summary", handlers.summary)
     app.router.add_delete("/metrics/slis", handlers.reset_slis)
     app.router.add_get("/runningpods/", handlers.running_pods)
@@ -80,7 +79,7 @@ def read_only_app(services: Services) -> web.Application:
     """The plain port without authentication, off by default: read-only and no configuration."""
     counted = services.http.middleware("readonly")
     app = web.Application(middlewares=[counted, text_errors], client_max_size=MAX_BODY_BYTES)
-    _add_read_only_routes(app, _Handlers(services))
+    _add_read_only_routes(app, _Handlers(services), services)
     add_health_routes(app, services.health)
     return app
 
@@ -101,13 +100,13 @@ def add_health_routes(
         app.router.add_get(f"/{endpoint}/{{check}}", handler)
 
 
-def _add_read_only_routes(app: web.Application, handlers: _Handlers) -> None:
+def _add_read_only_routes(app: web.Application, handlers: _Handlers, services: Services) -> None:
     app.router.add_get("/stats/summary", handlers.summary)
     app.router.add_get("/metrics", handlers.metrics)
     app.router.add_get("/metrics/resource", handlers.resource_metrics)
     app.router.add_get("/metrics/containerstats", handlers.container_metrics)
     app.router.add_get("/metrics/probes", handlers.probe_metrics)
-    app.router.add_get("/metrics/slis", handlers.slis)
+    app.router.add_get("/metrics/slis", services.slis.show)
     app.router.add_get("/pods", handlers.pods)
 
 
@@ -153,10 +152,6 @@ class _Handlers:
 
     def _page(self, body: Body) -> web.Response:
         return _page(body, self._services.pages.sending)
-
-    async def slis(self, request: web.Request) -> web.Response:
-        headers = {"Content-Type": _TEXT_METRICS}
-        return web.Response(body=self._services.slis.render(), headers=headers)
 
     async def reset_slis(self, request: web.Request) -> web.Response:
         self._services.slis.reset()

@@ -172,6 +172,20 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return Options(**own, overrides=overrides, metric_policy=program_flags.policy_of(arguments))
 
 
+def in_force(
+    arguments: argparse.Namespace, options: Options, config: NodeAgentConfiguration
+) -> argparse.Namespace:
+    """The arguments with the values of this configuration where a flag was not given."""
+    values: dict[str, Any] = {**vars(arguments), "cert_dir": options.cert_dir}
+    fields_in_force = config.model_dump(mode="json")
+    for path, _ in _OVERRIDES.values():
+        value: Any = fields_in_force
+        for name in path.split("."):
+            value = value[name]
+        values[_dest(path)] = value
+    return argparse.Namespace(**values)
+
+
 def _dest(path: str) -> str:
     return f"config.{path}"
 

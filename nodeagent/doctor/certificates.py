@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 from nodeagent.config.options import Options
@@ -15,6 +14,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import gather
 from nodeagent.doctor.checks import CertificateFacts
 from orch.client.kubeconfig import ClientConfig
+from orch.component.certificates import expiry
 
 
 def read_certificates(
@@ -33,7 +33,7 @@ def read_certificates(
     if api and api.cert_file and api.key_file:
         yield _pair("API client", api.cert_file, api.key_file)
     elif api and api.cert_data:
-        yield CertificateFacts("API client", options.kubeconfig or "", _expiry(api.cert_data))
+        yield CertificateFacts("API client", options.kubeconfig or "", expiry(api.cert_data))
 
 
 def _pair(role: str, cert_file: str, key_file: str) -> CertificateFacts:
@@ -45,7 +45,7 @@ def _pair(role: str, cert_file: str, key_file: str) -> CertificateFacts:
 
 def _certificate(role: str, path: str) -> CertificateFacts:
     try:
-        return CertificateFacts(role, path, _expiry(Path(path).read_bytes()))
+        return CertificateFacts(role, path, expiry(Path(path).read_bytes()))
     except OSError as error:
         return CertificateFacts(role, path, problem=error.strerror or str(error))
     except ValueError:
@@ -69,10 +69,3 @@ def _pair_problem(cert_file: str, key_file: str) -> str:
 
 def _no_password() -> str:
     raise ValueError("it is encrypted: decrypt it first")
-
-
-def _expiry(pem: bytes) -> datetime:
-    """When the first certificate expires; ValueError when there is none."""
-    from cryptography import x509  # takes 16 MiB
-
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc

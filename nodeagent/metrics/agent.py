@@ -140,8 +140,12 @@ def _heartbeat(sources: MetricSources) -> Iterator[Metric]:
     if lease:
         yield counter("nodeagent_lease_renewals", "Renewals of the Lease.", lease.renewals)
         yield counter("nodeagent_lease_failures", "Tries to renew that failed.", lease.failures)
-        text = "How long after its planned time the last renewal came."
-        yield gauge("nodeagent_lease_late_seconds", text, lease.late_s)
+        text = "How long after its planned time the last renewal came, or the next is overdue."
+        late_s = max(lease.late_s, lease.overdue_s())
+        yield gauge("nodeagent_lease_late_seconds", text, late_s)
+        text = "When the Lease was last renewed, in Unix seconds; 0 if it never was."
+        name = "nodeagent_lease_last_renewal_timestamp_seconds"
+        yield gauge(name, text, lease.last_renewal_unix_s)
 
 
 def _shutdown(guard: ShutdownGuard) -> Iterator[Metric]:

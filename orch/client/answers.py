@@ -157,6 +157,26 @@ def explain(error: Exception, server: str, limit_s: float) -> TransportError:
     return TransportError(f"cannot reach {server}: {_cause(error, limit_s)}")
 
 
+def may_be_refused_certificate(error: Exception) -> bool:
+    """Whether a server that does not trust the client certificate may have caused this: it sends an
+    alert, or just closes the connection.
+    """
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return isinstance(error, aiohttp.ClientConnectorSSLError)
+    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+
+
+_ALERTS = {
+    "ALERT_CERTIFICATE_EXPIRED": "it has expired",
+    "ALERT_UNKNOWN_CA": "the server does not know its authority",
+    "ALERT_BAD_CERTIFICATE": "the server cannot use it",
+    "ALERT_CERTIFICATE_UNKNOWN": "the server cannot use it",
+    "ALERT_UNSUPPORTED_CERTIFICATE": "it is not for clients",
+}
+
+
 def _cause(error: Exception, limit_s: float) -> str:
     import aiohttp
 
@@ -164,10 +184,8 @@ def _cause(error: Exception, limit_s: float) -> str:
         return f"the server did not answer within {limit_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"the host name does not resolve ({error.os_error.strerror or error.os_error})"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _cause_of_tls(error.certificate_error)
-    if isinstance(error, ssl.SSLError):
-        return _cause_of_tls(error)
+    if tls := _tls_error(error):
+        return _cause_of_tls(tls)
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection without an answer"
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -181,8 +199,23 @@ def _cause(error: Exception, limit_s: float) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def _tls_error(error: Exception) -> Exception | None:
+    """What TLS says; an alert after the handshake is the cause of a ClientOSError."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    for one in (error.__cause__, error):
+        if isinstance(one, ssl.SSLError):
+            return one
+    return None
+
+
 def _cause_of_tls(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message.rstrip('.')}"
-    reason = getattr(error, "reason", None)
+    reason = getattr(error, "reason", None) or ""
+    for alert, why in _ALERTS.items():
+        if reason.endswith(alert):
+            return f"the server refuses the client certificate: {why}"
     return f"TLS failed: {(reason or str(error)).replace('_', ' ').lower()}"

@@ -6,8 +6,10 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from orch.client.kubeconfig import ClientConfig
+from orch.component.certificates import end_of_file, expiry
 from orch.component.process.daemon import SetupError
 from orch.component.tls import refuse_password
 
@@ -27,6 +29,16 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
     if config.cert_data or config.cert_file:
         _present(context, config)
     return context
+
+
+def certificate_end(config: ClientConfig) -> datetime | None:
+    """When the client certificate expires; None without one that can be read."""
+    if not config.cert_data:
+        return end_of_file(config.cert_file)
+    try:
+        return expiry(config.cert_data)
+    except ValueError:
+        return None
 
 
 def _trust(context: ssl.SSLContext, config: ClientConfig) -> None:

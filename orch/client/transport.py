@@ -11,8 +11,10 @@ import asyncio
 import base64
 import contextlib
 import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +23,10 @@ from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
 from orch.component.http import tcp
+from orch.component.process import clock
 from orch.component.process.daemon import SetupError
 from orch.component.process.threads import SingleFlight
+from orch.wire.times import format_time
 
 if TYPE_CHECKING:
     import aiohttp
@@ -70,7 +74,8 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[Stream] = set()
         self._resolver: Resolver | None = None
-        self._tls = SingleFlight(lambda: tls.client_context(config), name="TLS files")
+        self._tls = SingleFlight(self._read_tls, name="TLS files")
+        self.certificate_end: datetime | None = None  # of the client certificate in use
         self._token_file = SingleFlight(lambda: _read_token(config.token_file), name="token file")
         self._token = ""
         self._token_read_s = float("-inf")
@@ -172,7 +177,16 @@ class Transport:
             self._tls.is_running or self._token_file.is_running
         ):
             error = SetupError(f"reading its certificates or token takes more than {limit_s:g} s")
+        elif answers.may_be_refused_certificate(error):
+            end = self.certificate_end
+            if end is not None and end < clock.utc_now():
+                error = SetupError(f"the client certificate expired on {format_time(end)}")
         return answers.explain(error, self.config.server, limit_s)
+
+    def _read_tls(self) -> ssl.SSLContext:
+        context = tls.client_context(self.config)
+        self.certificate_end = tls.certificate_end(self.config)
+        return context
 
     async def _open(self) -> aiohttp.ClientSession:
         """The session that requests share."""

@@ -13,9 +13,11 @@ import hashlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from orch.component.certificates import ServerEnd, end_of_file
 from orch.component.process.daemon import SetupError
 from orch.component.process.once_log import OnceLog
 
@@ -57,6 +59,7 @@ def server_context(
     defaults. SetupError names the unusable file or name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = ServerEnd
     context.minimum_version = _version(min_version)
     context.set_ciphers(openssl_suites(cipher_suites))
     context.set_alpn_protocols(["http/1.1"])
@@ -137,10 +140,12 @@ class TlsFiles:
     def __init__(self, files: Sequence[str], client_ca_file: str | None = None) -> None:
         self._files = tuple(files)
         self._ca_files = (client_ca_file,) if client_ca_file else ()
+        self.certificate_end: datetime | None = None  # as of the last look; None: unknown
         self.seen = self.look()
 
     def look(self) -> tuple[bytes, bytes]:
         """Digests of the certificate files and of the CA file."""
+        self.certificate_end = end_of_file(self._files[0]) if self._files else None
         return _digest(self._files), _digest(self._ca_files)
 
 
@@ -160,6 +165,7 @@ class TlsRenewal:
         words: tuple[str, str] = ("serving certificate", "client CA"),
     ) -> None:
         self.renewals = 0
+        self.certificate_end = files.certificate_end  # of the one in use
         self._user = user
         self._words = words
         self._make = make
@@ -180,6 +186,7 @@ class TlsRenewal:
             return
         ca_changed = self._used[1] != seen[1]
         self._used = seen
+        self.certificate_end = self._files.certificate_end
         self._unusable.recovered()
         self._user.renew(context, end_connections=ca_changed)
         self.renewals += 1

@@ -64,6 +64,8 @@ def _refusal(error: ApiError) -> str:
 
 
 def _transport_hint(text: str) -> str:
+    if "the client certificate" in text:
+        return "renew it or choose another: in the kubeconfig, or with --client-certificate"
     if "certificate verify failed" in text:
         return "set its authority with --certificate-authority, its name with --tls-server-name"
     if "cannot read the token file" in text or "cannot use the " in text:

@@ -23,7 +23,7 @@ from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component import tls as component_tls
-from orch.component.diagnostics.framework_metrics import FrameworkMetrics
+from orch.component.diagnostics.framework_metrics import CertificateMetrics, FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.http.httpd import HttpServer
@@ -93,6 +93,9 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     )
     renewal = serving.renewal(http, options, files.tls_files)
     certificates = Periodic("certificates", renewal.step, interval_s=component_tls.INTERVAL_S)
+    files.metrics.registry.register(
+        CertificateMetrics({"serving": renewal, "client": client.transport})
+    )
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
@@ -105,6 +108,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         loops = {
             "controller": controller.run(),
             "events": controller.events.run(),
+            "health checks": controller.checks.loop.run(),
             certificates.name: certificates.run(),
         }
         await daemon.supervise(stop, loops)

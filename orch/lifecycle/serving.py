@@ -17,7 +17,6 @@ from typing import Protocol
 
 from aiohttp import web
 
-from orch.component.diagnostics import health
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.flags.features import Features
@@ -58,14 +57,11 @@ def application(pages: Pages) -> web.Application:
         body, content_type = await asyncio.to_thread(pages.metrics.registry.render, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def show_slis(_request: web.Request) -> web.Response:
-        return web.Response(body=pages.slis.render(), headers={"Content-Type": health.CONTENT_TYPE})
-
     app.router.add_routes(
         [
             *pages.checks.handlers(),
             web.get("/metrics", show_metrics),
-            web.get("/metrics/slis", show_slis),
+            web.get("/metrics/slis", pages.slis.show),
             configz("controllermanagerconfig", lambda: asdict(pages.settings)),
             *pages.zpages.routes(pages.features),
         ]

@@ -81,6 +81,7 @@ async def run(flags: Flags, stop: Stop) -> None:
         slow_clients=server.slow_clients,
     )
     renewal = TlsRenewal(http, make_context, files)
+    server.show_certificates(renewal)
     certificates = Periodic("certificates", renewal.step, interval_s=tls.INTERVAL_S)
     try:
         await server.open()

@@ -23,6 +23,11 @@ from orch.server.storage.base import Storage
 from orch.server.strategy.table import find_strategy
 from orch.wire.records.kinds import RESOURCES
 
+_OBJECTS_HELP = (
+    "Number of stored objects at the time of last check split by kind. In case of a fetching error,"
+    " the value will be -1."
+)
+
 
 class StorageMetrics:
     """`observe_etcd` may be called before storage is open; `observe` before a page is rendered."""
@@ -30,12 +35,12 @@ class StorageMetrics:
     def __init__(self, registry: Registry, buckets: Sequence[float]) -> None:
         self._objects: Gauge = registry.gauge(
             "apiserver_resource_objects",
-            "Number of stored objects at the time of last check split by kind.",
+            _OBJECTS_HELP,
             ("group", "resource"),
         )
         self._objects_by_old_name: Gauge = registry.gauge(
             "apiserver_storage_objects",
-            "Number of stored objects at the time of last check split by kind.",
+            _OBJECTS_HELP,
             ("resource",),
             deprecated="1.34.0",
         )
@@ -65,13 +70,14 @@ class StorageMetrics:
         if failed:
             self._etcd_errors.labels(operation).inc()
 
-    def observe(self, storage: Storage) -> None:
+    def observe(self, storage: Storage, *, can_list: bool) -> None:
         """Set the counts of stored objects; call it on the loop's thread, before rendering.
 
-        The size is read by the thread that renders, since it accesses the file system.
+        They are -1 where a list would fail. The size is read by the thread that renders, since it
+        accesses the file system.
         """
         for resource in filter(lambda r: r.is_stored, RESOURCES):
-            count = len(storage.list(prefix_of(resource)).items)
+            count = len(storage.list(prefix_of(resource)).items) if can_list else -1
             self._objects.labels(resource.group, resource.plural).set(count)
             self._objects_by_old_name.labels(
                 f"{resource.plural}.{resource.group}" if resource.group else resource.plural

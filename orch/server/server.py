@@ -16,14 +16,15 @@ from typing import Any
 from aiohttp import web
 
 from orch.component import tls as component_tls
-from orch.component.diagnostics.framework_metrics import FrameworkMetrics
-from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.diagnostics.framework_metrics import CertificateMetrics, FrameworkMetrics
+from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics, check_log
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.http.slow_clients import SlowClients
 from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
 from orch.component.process.memory import ProcessMemory
+from orch.component.tls import TlsRenewal
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.pod_security.guard import PodSecurity
 from orch.server.admission.priority import Priorities
@@ -59,7 +60,7 @@ from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Backend
 from orch.server.objects.charging import Charging
 from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
-from orch.server.objects.informer import StorageInformer
+from orch.server.objects.informer import StorageInformer, SyncCheck
 from orch.server.objects.selection import selectable
 from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases, bodies
@@ -136,6 +137,7 @@ class Server:
         self._metrics.add_memory(self.pressure, self.slow_clients)
         self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
+        self._health = self._health_checks()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
         tls = flags.agent_tls
         files = tls.files()
@@ -164,8 +166,10 @@ class Server:
 
     def informers(self) -> list[Loop]:
         """The loops that follow storage; without them authorization is out of date."""
-        informers = [self._pods, self._quotas.informer, *self._roles.informers]
-        return [*informers, self._roles.aggregation]
+        return [*self._informers(), self._roles.aggregation]
+
+    def _informers(self) -> list[StorageInformer]:
+        return [self._pods, self._quotas.informer, *self._roles.informers]
 
     def loops(self) -> list[Loop]:
         """Everything that runs beside the requests."""
@@ -173,6 +177,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
+            self._health.loop,
             self.pressure.loop,
             Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
@@ -196,6 +201,13 @@ class Server:
             *self._certificates(),
             *self._upkeep(),
         ]
+
+    def show_certificates(self, serving: TlsRenewal) -> None:
+        """Register the metrics of the certificates: of the listener, and towards agents."""
+        holders = {"serving": serving}
+        if self._renewal is not None:
+            holders["node_proxy"] = self._renewal
+        self._metrics.registry.register(CertificateMetrics(holders))
 
     def _relieve_memory(self) -> None:
         self.slow_clients.cut_all()
@@ -248,7 +260,7 @@ class Server:
         own = aliases.OWN_GROUPS if upstream else ()
         discovery = Discovery(resources, address, unlisted=own)
         others = nonresource.routes(
-            resources, discovery, self._health(), self._slis, self._metrics_page
+            resources, discovery, self._health, self._slis, self._metrics_page
         )
         others += self._usage.routes() if upstream else []
         others += nonresource.openid_routes(self._credentials.accounts, address)
@@ -287,15 +299,16 @@ class Server:
         gates = {gate.name: on for gate, on in self._flags.features.all()}
         return {**self._flags.shown, "feature-gates": gates}
 
-    def _health(self) -> HealthChecks:
+    def _health_checks(self) -> HealthChecks:
         """Checks under the reference's names: `etcd` is any storage."""
         checks = HealthChecks(self._slis)
         checks.add("ping", lambda: None)
-        checks.add("log", lambda: None)
+        checks.add("log", check_log, endpoints=("healthz", "readyz"))  # a restart mends nothing
         checks.add("etcd", self.storage_health.check)
         checks.add("etcd-readiness", self.storage_health.check, endpoints=("readyz",))
         checks.add("poststarthook/rbac/bootstrap-roles", self._check_opened)
-        checks.add("informer-sync", lambda: None, endpoints=("readyz",))
+        synced = SyncCheck(self.storage, self._informers())
+        checks.add("informer-sync", synced, endpoints=("readyz",))
         checks.add("shutdown", self._check_running, endpoints=("readyz",))
         return checks
 
@@ -315,7 +328,7 @@ class Server:
 
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
         """Rendered on a thread: the page reads files of /proc."""
-        self._metrics.storage.observe(self.storage)
+        self._metrics.storage.observe(self.storage, can_list=self.storage_health.can_list)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 

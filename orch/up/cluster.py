@@ -151,6 +151,7 @@ class Cluster:
             "apiserver": self.url,
             "nodeagent": f"https://127.0.0.1:{self.ports.nodeagent}",
             "nodeagentHealthz": f"http://127.0.0.1:{self.ports.healthz}",
+            "controllerManager": f"https://127.0.0.1:{self.ports.controller}",
             "node": self.node,
             "runtime": self.runtime,
             "kubeconfig": str(layout.kubeconfig("admin")),

@@ -209,6 +209,20 @@ async def test_the_lease_comes_soon_after_the_node_is_registered(beat: Beat) -> 
     assert beat.lease
 
 
+async def test_a_renewal_that_does_not_come_is_overdue(beat: Beat) -> None:
+    beat.start()
+    await asyncio.sleep(1)
+    renewed_s = beat.loop.last_renewal_unix_s
+    assert (beat.loop.overdue_s(), renewed_s) == (0, beat.now().timestamp() - 1)
+    beat.api.fail(REFUSED, times=float("inf"))
+    await asyncio.sleep(69)  # the next was due after ten
+    assert (beat.loop.late_s, beat.loop.overdue_s()) == (0, pytest.approx(60))
+    assert beat.loop.last_renewal_unix_s == renewed_s
+    beat.api.heal()
+    await asyncio.sleep(8)
+    assert beat.loop.overdue_s() == 0 and beat.loop.late_s > 60
+
+
 async def test_a_call_that_hangs_is_given_up_after_its_deadline(beat: Beat) -> None:
     beat.start()
     await asyncio.sleep(1)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class Place:
         self.lock = directory / "agent.lock"
         self.port = free_port()
         self.healthz_port = free_port()
+        self.read_only_port = free_port()
         self.flags = (
             f"--root-dir={self.root}",
             f"--pod-logs-dir={self.logs}",
@@ -209,6 +211,25 @@ def test_it_tells_systemd_when_it_serves_that_it_lives_and_when_it_stops(
     assert "Traceback" not in text and "ERROR" not in text
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", place.port), PATIENCE_S)
+
+
+def test_health_is_measured_though_nobody_asks(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    command = place.command(f"--read-only-port={place.read_only_port}")
+    url = f"http://127.0.0.1:{place.read_only_port}/metrics/slis"
+    with running(command, tmp_path / "log", NOTIFY_SOCKET=manager.path):
+        assert manager.next().startswith("READY=1")
+        deadline_s, page = time.monotonic() + PATIENCE_S, ""
+        while 'orch_healthcheck{name="sampling",type="healthz"} 1' not in page:
+            assert time.monotonic() < deadline_s, page
+            time.sleep(0.1)
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+                page = response.read().decode()
+        with urllib.request.urlopen(url.removesuffix("/slis"), timeout=PATIENCE_S) as response:
+            metrics = response.read().decode()
+    assert 'orch_healthcheck{name="runtime",type="readyz"}' in page
+    assert 'orch_certificate_expiration_timestamp_seconds{use="serving"} ' in metrics
 
 
 def test_keep_alives_begin_though_nobody_it_speaks_to_answers(

@@ -1,13 +1,17 @@
-"""The metrics of every program about itself: build, version, features, dropped log lines."""
+"""The metrics of every program about itself: build, version, features, dropped log lines,
+refused clients."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from orch.component import certificates
 from orch.component.flags.features import Features
 from orch.component.flags.stability import CURRENT, Release, oldest_compatible
 from orch.component.process.log import dropped_lines
@@ -15,7 +19,8 @@ from orch.wire import names
 
 
 class FrameworkMetrics(Collector):
-    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`.
+    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`,
+    `orch_client_certificates_refused_total`.
 
     Register it once.
     """
@@ -48,6 +53,38 @@ class FrameworkMetrics(Collector):
             "[ALPHA] Log lines that were refused, or dropped because their reader did not keep up.",
             value=dropped_lines(),
         )
+        refusals = CounterMetricFamily(
+            "orch_client_certificates_refused",
+            "[ALPHA] TLS client certificates that were refused, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(certificates.refused.items()):
+            refusals.add_metric([reason], count)
+        yield refusals
+
+
+class CertificateMetrics(Collector):
+    """When the certificates of a program expire; `holders` by what they are used for."""
+
+    def __init__(self, holders: Mapping[str, CertificateHolder]) -> None:
+        self._holders = holders
+
+    def collect(self) -> Iterator[Metric]:
+        ends = GaugeMetricFamily(
+            "orch_certificate_expiration_timestamp_seconds",
+            "[ALPHA] When a TLS certificate in use expires, in Unix seconds.",
+            labels=["use"],
+        )
+        for use, holder in self._holders.items():
+            if holder.certificate_end is not None:
+                ends.add_metric([use], holder.certificate_end.timestamp())
+        yield ends
+
+
+class CertificateHolder(Protocol):
+    """`certificate_end` is None as long as it is not known, or without a certificate."""
+
+    certificate_end: datetime | None
 
 
 def _build_info() -> Metric:

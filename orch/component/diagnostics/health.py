@@ -3,7 +3,8 @@
 Bodies are those of the reference system: `ok`, a list with `?verbose`, always the list on failure,
 and never the reason of a failure, which is logged. Every check has its own deadline and all run
 concurrently, so that a hanging one neither hides nor delays the others. Names, labels and texts of
-`/metrics/slis` are the specification's; it counts requests to the aggregate endpoints only.
+`/metrics/slis` are the specification's; it counts requests to the aggregate endpoints, and the
+rounds of `HealthChecks.loop`, which looks whether anybody asks or not.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from orch.component.http import negotiation
 from orch.component.http.responses import render_text
 from orch.component.process import system
+from orch.component.process.log import is_losing_lines
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _GAUGE = "orch_healthcheck"
 _GAUGE_HEAD = (
@@ -31,8 +33,7 @@ _GAUGE_HEAD = (
 )
 _COUNTER = "orch_healthchecks_total"
 _COUNTER_HEAD = (
-    f"# HELP {_COUNTER} [STABLE] This metric records the results of all healthcheck.\n"
-    f"# TYPE {_COUNTER} counter\n"
+    "# HELP {0} [STABLE] This metric records the results of all healthcheck.\n# TYPE {0} counter\n"
 )
 _START = "process_start_time_seconds"
 _START_HEAD = (
@@ -59,23 +60,37 @@ class SliMetrics:
         self._last.clear()
         self._totals.clear()
 
-    def render(self) -> bytes:
-        """The page as Prometheus text; check names are path segments and need no escaping."""
+    async def show(self, request: web.Request) -> web.Response:
+        """The handler of /metrics/slis."""
+        openmetrics = negotiation.wants_openmetrics(request.headers.get("Accept", ""))
+        kind = negotiation.OPENMETRICS_TYPE if openmetrics else negotiation.TEXT_TYPE
+        body = self.render(openmetrics=openmetrics)
+        return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
+
+    def render(self, *, openmetrics: bool = False) -> bytes:
+        """The page as Prometheus text or OpenMetrics; check names are path segments and need no
+        escaping.
+        """
         lines = []
         if self._last:
             lines.append(_GAUGE_HEAD)
             for (name, endpoint), ok in sorted(self._last.items()):
                 lines.append(f'{_GAUGE}{{name="{name}",type="{endpoint}"}} {int(ok)}\n')
-            lines.append(_COUNTER_HEAD)
+            family = _COUNTER.removesuffix("_total") if openmetrics else _COUNTER
+            lines.append(_COUNTER_HEAD.format(family))
             for (name, status, endpoint), count in sorted(self._totals.items()):
                 labels = f'name="{name}",status="{status}",type="{endpoint}"'
                 lines.append(f"{_COUNTER}{{{labels}}} {count}\n")
         lines.append(self._start)
+        if openmetrics:
+            lines.append("# EOF\n")
         return "".join(lines).encode()
 
 
 ENDPOINTS = ("healthz", "livez", "readyz")
 CHECK_TIMEOUT_S = 5.0
+INTERVAL_S = 5.0
+FIRST_ROUND_S = 1.0  # what is still starting is not logged as failing
 _NUMBER = re.compile(r"\d+")
 
 Check = Callable[[], Awaitable[None] | None]
@@ -103,13 +118,22 @@ class _Registered:
     timeout_s: float
 
 
+def check_log() -> None:
+    """CheckFailed while log lines are lost."""
+    if is_losing_lines():
+        raise CheckFailed("log lines are lost: their reader takes none")
+
+
 class HealthChecks:
-    """The checks of one program, in the order in which they were added."""
+    """The checks of one program, in the order in which they were added; `loop` must run."""
 
     def __init__(self, slis: SliMetrics) -> None:
+        self.loop = Periodic(
+            "health checks", self.look, interval_s=INTERVAL_S, initial_delay_s=FIRST_ROUND_S
+        )
         self._slis = slis
         self._checks: list[_Registered] = []
-        self._outages = OnceLog(log)  # by endpoint and check
+        self._outages = OnceLog(log)  # by check
 
     def add(
         self,
@@ -122,19 +146,17 @@ class HealthChecks:
         """Add a check to these endpoints; it raises CheckFailed to fail."""
         self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
 
+    async def look(self) -> None:
+        """Run every check once, and count its result for each of its endpoints."""
+        for check, result in zip(self._checks, await _run(self._checks), strict=True):
+            self._note(result, check.endpoints)
+
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""
-        started = [
-            CheckResult(check.name, True, excluded=True) if check.name in exclude else _start(check)
-            for check in self._of(endpoint)
-        ]
-        pending = [item for item in started if not isinstance(item, CheckResult)]
-        awaited = iter(await asyncio.gather(*pending) if pending else ())
-        results = [item if isinstance(item, CheckResult) else next(awaited) for item in started]
+        results = await _run(self._of(endpoint), exclude)
         for result in results:
             if not result.excluded:
-                self._slis.record(result.name, endpoint, result.ok)
-                self._log_change(endpoint, result)
+                self._note(result, (endpoint,))
         return results
 
     async def run_one(self, endpoint: str, name: str) -> CheckResult | None:
@@ -181,14 +203,27 @@ class HealthChecks:
     def _of(self, endpoint: str) -> list[_Registered]:
         return [check for check in self._checks if endpoint in check.endpoints]
 
-    def _log_change(self, endpoint: str, result: CheckResult) -> None:
-        about = endpoint, result.name
+    def _note(self, result: CheckResult, endpoints: Collection[str]) -> None:
+        for endpoint in endpoints:
+            self._slis.record(result.name, endpoint, result.ok)
+        name = result.name
         if result.ok:
-            self._outages.recovered("%s check %s passes again", *about, subject=about)
+            self._outages.recovered("the health check %s passes again", name, subject=name)
             return
         cause = _NUMBER.sub("", result.message)  # a growing duration is not a new cause
-        text = "%s check %s fails: %s"
-        self._outages.failed(text, *about, result.message, subject=about, cause=cause)
+        text = "the health check %s fails: %s"
+        self._outages.failed(text, name, result.message, subject=name, cause=cause)
+
+
+async def _run(checks: Sequence[_Registered], exclude: Collection[str] = ()) -> list[CheckResult]:
+    """The results of all checks, run at once, in their order."""
+    started = [
+        CheckResult(check.name, True, excluded=True) if check.name in exclude else _start(check)
+        for check in checks
+    ]
+    pending = [item for item in started if not isinstance(item, CheckResult)]
+    awaited = iter(await asyncio.gather(*pending) if pending else ())
+    return [item if isinstance(item, CheckResult) else next(awaited) for item in started]
 
 
 def _start(check: _Registered) -> CheckResult | Awaitable[CheckResult]:

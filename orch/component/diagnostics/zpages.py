@@ -1,8 +1,9 @@
 """`/statusz`, `/flagz` and `/configz`: the running version, its uptime, and its settings.
 
-The text forms are for people, and their delimiter is random so that no program parses them; the
-structured forms are records of config.orch.io/v1alpha1. Secrets show as CLASSIFIED because of
-their type (`secret.Secret`). Authorization is the programs' own.
+The text forms are for people; the delimiter of /statusz is random so that no program parses it, the
+lines of /flagz are `name=value`. The structured forms are records of config.orch.io/v1alpha1.
+Secrets show as CLASSIFIED because of their type (`secret.Secret`). Authorization is the programs'
+own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from orch.component.http import negotiation
 from orch.component.http.responses import render_status, render_text
 from orch.component.process import clock, system
 from orch.component.process.clock import Now
+from orch.component.terminal import visible
 from orch.wire import names as wire_names
 from orch.wire import times
 from orch.wire.errors import ApiError
@@ -32,9 +34,7 @@ from orch.wire.errors import ApiError
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _DELIMITERS = (":", ": ", "=", " ")
-_WARNING = (
-    "Warning: this page is for people who debug; its form changes from one request to the next."
-)
+_WARNING = "Warning: this page is for people who debug; its form changes from one {} to the next."
 _STRUCTURED_SINCE = parse_release("1.35")
 # The read-only pages that /statusz lists; a program's other paths are its interface.
 _PAGES = ("configz", "debug", "flagz", "healthz", "livez", "logs", "metrics", "readyz", "version")
@@ -59,7 +59,6 @@ class ZPages:
         start_s = system.process_start_s() if start_s is None else start_s
         self._started = datetime.fromtimestamp(start_s, UTC)
         self._now = now
-        self._flags_text = ""
 
     def routes(self, features: Features) -> list[web.RouteDef]:
         """The routes of the enabled pages."""
@@ -131,14 +130,11 @@ class ZPages:
         }
         delimiter = secrets.choice(_DELIMITERS)
         body = "".join(f"{key}{delimiter} {_escaped(text)}\n" for key, text in lines.items())
-        return f"\n{self.name} statusz\n{_WARNING}\n\n{body}"
+        return f"\n{self.name} statusz\n{_WARNING.format('request')}\n\n{body}"
 
     def _flags_page(self) -> str:
-        if not self._flags_text:
-            delimiter = secrets.choice(_DELIMITERS)
-            lines = "".join(f"{key}{delimiter}{text}\n" for key, text in self._flags.items())
-            self._flags_text = f"\n{self.name} flagz\n{_WARNING}\n\n{lines}"
-        return self._flags_text
+        lines = "".join(f"{key}={visible(text)}\n" for key, text in self._flags.items())
+        return f"\n{self.name} flagz\n{_WARNING.format('release')}\n\n{lines}"
 
 
 def configz(name: str, record: Callable[[], Mapping[str, Any]]) -> web.RouteDef:

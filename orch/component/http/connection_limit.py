@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from orch.component import certificates
 from orch.component.http import tcp
 from orch.component.http.connection import Connection, Rank
 from orch.component.http.fair_queue import Bounds, FairQueue, Flow
@@ -88,6 +89,7 @@ class ConnectionLimit:
             Bounds(starts_per_turn=HANDSHAKES_PER_TURN, wait_s=HANDSHAKE_TIMEOUT_S)
         )
         self._full = OnceLog(log)
+        self._refusals = OnceLog(log)  # of client certificates
 
     def admit(self, network: str, connection: OpenConnection) -> bool:
         """Count one more connection from a network, or refuse it."""
@@ -135,6 +137,11 @@ class ConnectionLimit:
         if here is not None:
             await self._starts.enter(here.handshakes)
             self._starts.leave(here.handshakes)
+
+    def log_refusal(self, network: str, refusal: str) -> None:
+        """`refusal` names the client certificate and says why it was refused."""
+        text = "%s refuses the client certificate %s (from %s)"
+        self._refusals.failed(text, self._name, refusal, network)
 
     def _disown(self, connection: OpenConnection) -> None:
         owned = self._owned.get(connection.owner, {})
@@ -229,6 +236,8 @@ class AcceptedSocket(asyncio.Protocol):
         self, transport: asyncio.Transport, connection: Connection, context: ssl.SSLContext
     ) -> None:
         secured: asyncio.Transport | None = None
+        attempt = certificates.Handshake()
+        certificates.handshake.set(attempt)
         try:
             await self._limit.handshake(connection.network)
             if connection.ended:
@@ -241,6 +250,8 @@ class AcceptedSocket(asyncio.Protocol):
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
             )
         except OSError as error:
+            if attempt.refusal:
+                self._limit.log_refusal(connection.network, attempt.refusal)
             log.debug("no TLS with %s: %s", transport.get_extra_info("peername"), error)
         finally:
             if secured is None:

@@ -42,8 +42,17 @@ def configure(*, level: str = "info", format: str = "text", stream: TextIO | Non
 
 def dropped_lines() -> int:
     """How many lines this program could not write: an error, or a reader that did not keep up."""
+    return sum(queue.dropped for queue in _queues())
+
+
+def is_losing_lines() -> bool:
+    """Whether lines are being dropped now."""
+    return any(queue.is_losing_lines for queue in _queues())
+
+
+def _queues() -> list[LogQueue]:
     handlers = logging.getLogger().handlers
-    return sum(h.queue.dropped for h in handlers if isinstance(h, QueueHandler))
+    return [handler.queue for handler in handlers if isinstance(handler, QueueHandler)]
 
 
 def _handler(stream: TextIO, present: Sequence[logging.Handler]) -> logging.Handler:

@@ -34,6 +34,7 @@ class LogQueue:
 
     def __init__(self, descriptor: int, notice: Callable[[int], bytes]) -> None:
         self.dropped = 0  # ever
+        self._refused = False  # the last write failed
         self._unreported = 0
         self._notice = notice
         self._waiting: deque[bytes] = deque()
@@ -44,6 +45,11 @@ class LogQueue:
         self._descriptor = _reopened(descriptor)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)
+
+    @property
+    def is_losing_lines(self) -> bool:
+        """Whether the latest line was dropped, or may be."""
+        return self._refused or self._unreported > 0
 
     def write(self, line: bytes) -> None:
         """Never blocks. A line that cannot be written (no reader, full disk) counts as dropped."""
@@ -98,10 +104,12 @@ class LogQueue:
         self._bytes -= len(data)
         try:
             rest = data[os.write(self._descriptor, data[:PIPE_BUF]) :]
+            self._refused = False
         except BlockingIOError:  # another program filled the pipe after the poll
             rest = data
         except OSError:
             self.dropped += lines
+            self._refused = True
             rest = b""
         self._lines_in_first = lines if rest else 1
         if rest:

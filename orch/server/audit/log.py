@@ -10,10 +10,11 @@ import contextlib
 import logging
 import os
 import queue
+import stat
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -115,7 +116,10 @@ class AuditLog:
 
 
 class _RotatedFile:
-    """The file at `path`, and rotated files beside it, named by the time of rotation."""
+    """The file at `path`, and rotated files beside it, named by the time of rotation.
+
+    What is no regular file (a link, a device such as /dev/stdout) is written to and never moved.
+    """
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
         self.path = path
@@ -128,6 +132,9 @@ class _RotatedFile:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, 0o600)
         self._size = os.fstat(self._descriptor).st_size
+        if self._rotation.max_bytes and not stat.S_ISREG(self.path.lstat().st_mode):
+            log.warning("%s is not a regular file: it is never rotated", self.path)
+            self._rotation = replace(self._rotation, max_bytes=0)
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -169,6 +169,7 @@ ROLES: tuple[Document, ...] = (
         "system:monitoring",
         _at(*_MONITORING),
         _on(("get",), "nodes/metrics", "nodes/stats", "nodes/healthz"),
+        _on(READ, "nodes"),  # for a scraper that finds its targets by itself
     ),
     _role("system:service-account-issuer-discovery", _at(*_ISSUER)),
     _role("system:nodeagent-api-admin", *_NODEAGENT_API),

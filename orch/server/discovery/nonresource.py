@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import orjson
 from aiohttp import web
 
-from orch.component.diagnostics import health as diagnostics_health
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.server.discovery import openapi
 from orch.server.discovery.discovery import Discovery
@@ -37,17 +36,13 @@ def routes(
         body, content_type = await page(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def slis(_request: web.Request) -> web.Response:
-        headers = {"Content-Type": diagnostics_health.CONTENT_TYPE}
-        return web.Response(body=sli.render(), headers=headers)
-
     return [
         *discovery_routes(discovery),
         *openapi_routes(resources),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
         web.get("/metrics", metrics),
-        web.get("/metrics/slis", slis),
+        web.get("/metrics/slis", sli.show),
     ]
 
 

@@ -7,8 +7,9 @@ the change applied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from orch.component.diagnostics.health import CheckFailed
 from orch.server.objects.document import prefix_of
 from orch.server.storage.base import Compacted, Storage, Stored, Watch
 from orch.wire.records.kinds import Resource
@@ -29,6 +30,11 @@ class StorageInformer:
         self._apply = apply
         self._keys: set[str] = set()
         self._watch: Watch | None = None
+
+    @property
+    def revision(self) -> int:
+        """Every change up to this one was passed on; 0 before `load`."""
+        return 0 if self._watch is None else self._watch.revision
 
     def load(self) -> None:
         """Load everything; also after changes were missed."""
@@ -62,3 +68,18 @@ class StorageInformer:
         else:
             self._keys.add(key)
         self._apply(key, stored)
+
+
+class SyncCheck:
+    """Fails while an informer has not passed on what was stored at the check before."""
+
+    def __init__(self, storage: Storage, informers: Sequence[StorageInformer]) -> None:
+        self._storage = storage
+        self._informers = informers
+        self._expected = 1
+
+    def __call__(self) -> None:
+        behind = [one.name for one in self._informers if one.revision < self._expected]
+        self._expected = self._storage.revision
+        if behind:
+            raise CheckFailed(f"behind storage: {', '.join(behind)}")

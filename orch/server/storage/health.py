@@ -23,10 +23,12 @@ class StorageHealth:
         self._storage = storage
         self._failure = "storage was not looked at yet"
         self._outage = OnceLog(log, logging.ERROR)
+        self.can_list = False  # what is read is what is stored, as of the last round
 
     async def look(self) -> None:
-        """One round: a commit that must work."""
+        """One round: a read, then a commit that must work."""
         try:
+            await self._settle()
             await self._storage.check()
         except StorageFailed as error:
             self._outage.failed("storage takes no writes: %s", error)
@@ -34,6 +36,14 @@ class StorageHealth:
         else:
             self._outage.recovered("storage takes writes again")
             self._failure = ""
+
+    async def _settle(self) -> None:
+        try:
+            await self._storage.settle()
+        except StorageFailed:
+            self.can_list = False
+            raise
+        self.can_list = True
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""

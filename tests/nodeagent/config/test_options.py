@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from nodeagent.config import options
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.options import parse, parser
 from nodeagent.config.types import NodeAgentConfiguration
+from orch.component.diagnostics import zpages
 
 
 def test_without_flags_the_configuration_has_the_word() -> None:
@@ -136,3 +138,25 @@ def test_the_flags_that_govern_metrics_become_a_policy() -> None:
     policy = parse(["--disabled-metrics=a,b", "--show-hidden-metrics-for-version=1.34"])
     assert policy.metric_policy.disabled == {"a", "b"}
     assert policy.metric_policy.show_hidden
+
+
+def test_the_flags_are_shown_with_what_is_in_force_where_they_are_not_given(tmp_path: Path) -> None:
+    flags = parser()
+    given = flags.parse_args(["--max-pods=9", "--root-dir=/r"])
+    read = options.options_of(given)
+    file = tmp_path / "agent.yaml"
+    head = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+    file.write_text(f"{head}maxPods: 8\nhealthzPort: 1\nfeatureGates: {{NodeAgentPSI: false}}\n")
+    config = load_config(str(file), None, read.overrides)
+    shown = zpages.flags_of(flags, options.in_force(given, read, config))
+    assert (shown["max-pods"], shown["healthz-port"]) == ("9", "1")
+    assert shown["feature-gates"] == "NodeAgentPSI=false"
+    assert shown["cert-dir"] == "/r/pki"
+    assert shown["runtime-request-timeout"] == "2m0s"
+    assert {name for name, text in shown.items() if not text} == {
+        "allow-metric-labels", "allow-metric-labels-manifest", "disabled-metrics",
+        "show-hidden-metrics-for-version",
+        "client-ca-file", "config", "config-dir", "hostname-override", "kubeconfig", "mount-helper",
+        "node-ip", "node-labels", "pod-manifest-path", "system-cgroups", "tls-cert-file",
+        "tls-cipher-suites", "tls-min-version", "tls-private-key-file",
+    }  # fmt: skip

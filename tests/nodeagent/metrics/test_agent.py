@@ -101,6 +101,7 @@ FAMILIES = {  # what an operator's dashboard may ask for, and its tier
     "nodeagent_lease_renewals": ("counter", "ALPHA"),
     "nodeagent_lease_failures": ("counter", "ALPHA"),
     "nodeagent_lease_late_seconds": ("gauge", "ALPHA"),
+    "nodeagent_lease_last_renewal_timestamp_seconds": ("gauge", "ALPHA"),
     "nodeagent_desired_pods": ("gauge", "ALPHA"),
     "nodeagent_running_pods": ("gauge", "ALPHA"),
     "nodeagent_cgroup_version": ("gauge", "ALPHA"),
@@ -176,6 +177,7 @@ async def test_counts_of_the_loops_are_shown_at_once(sources: MetricSources) -> 
     assert b"nodeagent_lease_renewals_total 0.0" in registry.render("")[0]
     assert sources.lease and sources.watchdog and sources.events
     sources.lease.renewals, sources.lease.failures, sources.lease.late_s = 5, 2, 1.5
+    sources.lease.last_renewal_unix_s = 1700000000.25
     sources.status.reports, sources.status.failures = 7, 1
     sources.watchdog.skipped["sampling"] += 4
     sources.events.dropped = 6
@@ -185,6 +187,7 @@ async def test_counts_of_the_loops_are_shown_at_once(sources: MetricSources) -> 
         "orch_events_dropped_total 6.0",
         "nodeagent_lease_failures_total 2.0",
         "nodeagent_lease_late_seconds 1.5",
+        "nodeagent_lease_last_renewal_timestamp_seconds 1.70000000025e+09",
         "nodeagent_status_reports_total 7.0",
         "nodeagent_status_failures_total 1.0",
         'nodeagent_watchdog_skipped_total{check="sampling"} 4.0',

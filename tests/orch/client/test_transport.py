@@ -4,6 +4,8 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
-from orch.client.transport import Transport, TransportError
+from orch.client.transport import Stream, Transport, TransportError
 from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
@@ -31,8 +33,12 @@ class Server:
         app.router.add_get("/redirect", self.redirect)
         app.router.add_get("/cut", self.cut)
         pair = pki.server()
-        context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
-        self._http = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="test")
+        self.context = httpd.server_context(
+            pair.cert_file, pair.key_file, client_ca_file=pki.ca_file
+        )
+        self._http = HttpServer(
+            app, host="127.0.0.1", port=0, ssl_context=self.context, name="test"
+        )
         self.connections: set[object] = set()
         self.more = asyncio.Event()
         self.seen: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
@@ -170,6 +176,42 @@ async def test_the_client_certificate_is_shown(make: MakeTransport, pki: Pki) ->
     pair = pki.client("system:node:a", "system:nodes")
     transport = make(cert_file=pair.cert_file, key_file=pair.key_file)
     assert (await transport.request("GET", "/identity")).body == b"system:node:a"
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_refused_client_certificate_is_named_as_the_cause(
+    make: MakeTransport, pki: Pki, tmp_path: Path, server: Server, newest: ssl.TLSVersion
+) -> None:
+    (tmp_path / "other").mkdir()
+    server.context.maximum_version = newest
+    ended, foreign = pki.ended_client("a"), Pki(tmp_path / "other").client("a")
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%dT}"
+    for pair, cause in (
+        (ended, f"the client certificate expired on {yesterday}"),
+        (foreign, "the server refuses the client certificate: the server does not know its auth"),
+    ):
+        transport = make(cert_file=pair.cert_file, key_file=pair.key_file)
+        for call in (transport.request("GET", "/identity"), _read(transport.stream("/watch"))):
+            with pytest.raises(TransportError, match=cause):
+                await call
+
+
+async def test_a_server_that_is_down_is_not_blamed_on_an_expired_certificate(
+    pki: Pki, free_port: Callable[[], int]
+) -> None:
+    pair = pki.ended_client("a")
+    address = f"https://127.0.0.1:{free_port()}"
+    transport = Transport(
+        ClientConfig(address, ca_file=pki.ca_file, cert_file=pair.cert_file, key_file=pair.key_file)
+    )
+    with pytest.raises(TransportError, match="connection refused"):
+        await transport.request("GET", "/")
+    await transport.close()
+
+
+async def _read(opening: AbstractAsyncContextManager[Stream]) -> None:
+    async with opening as stream:
+        await anext(stream.lines())
 
 
 async def test_one_connection_serves_many_requests(make: MakeTransport, server: Server) -> None:

@@ -7,6 +7,7 @@ import logging
 import shutil
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +15,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from orch.component.certificates import expiry
+from orch.component.diagnostics.framework_metrics import CertificateMetrics
+from orch.component.diagnostics.metrics import Registry
 from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from orch.component.process.daemon import SetupError
@@ -126,6 +130,25 @@ async def test_unusable_files_change_nothing_and_are_logged_once(
     assert caplog.records[-1].getMessage() == "test uses its new serving certificate"
 
 
+@pytest.mark.may_block
+async def test_the_end_of_the_certificate_in_use_is_told(listener: Listener, pki: Pki) -> None:
+    registry = Registry()
+    registry.register(CertificateMetrics({"serving": listener.renewal}))
+    ended, before = pki.ended_client("a"), listener.renewal.certificate_end
+    assert before is not None and before > datetime.now(UTC)
+    shutil.copyfile(ended.cert_file, listener.cert)
+    await listener.renewal.step()  # the key does not fit yet
+    assert listener.renewal.certificate_end == before
+    shutil.copyfile(ended.key_file, listener.key)
+    await listener.renewal.step()
+    end = expiry(Path(ended.cert_file).read_bytes())
+    assert listener.renewal.certificate_end == end < datetime.now(UTC)
+    name = 'orch_certificate_expiration_timestamp_seconds{use="serving"}'
+    (line,) = [one for one in registry.render("")[0].decode().splitlines() if name in one]
+    assert float(line.rpartition(" ")[2]) == end.timestamp()
+
+
+@pytest.mark.may_block
 async def test_a_failure_to_load_new_files_is_logged_once_per_cause_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

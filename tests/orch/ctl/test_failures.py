@@ -44,6 +44,7 @@ def test_an_error_becomes_a_line_that_says_what_to_do(error: Exception, line: st
     ("cause", "hint"),
     [
         ("certificate verify failed: self-signed", "--certificate-authority"),
+        ("the client certificate expired on 2026-01-01T00:00:00Z", "--client-certificate"),
         ("the server did not answer within 3 s", "--request-timeout"),
         ("a token or password is not sent to another machine over plain http", "with https://"),
     ],

@@ -294,6 +294,11 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
                 assert answer.status == 200, path
                 return await answer.text()
 
+        async def shows_its_health() -> bool:
+            page = await read("/metrics/slis")
+            return 'orch_healthcheck{name="node-monitor",type="healthz"} 1' in page
+
+        await until(shows_its_health)  # though nobody asked
         informers = [f"/readyz/informer-{resource}" for resource in ("nodes", "pods", "leases")]
         for path in ("/healthz", "/livez", "/readyz", "/readyz/node-monitor", *informers):
             assert await read(path) == "ok"
@@ -306,8 +311,8 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         assert "orch_controller_leader 1.0" in page
         assert "orch_events_dropped_total 0.0" in page
         assert 'orch_informer_silence_seconds{resource="leases"} ' in page
+        assert 'orch_certificate_expiration_timestamp_seconds{use="client"} ' in page
         assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []
-        assert 'name="node-monitor"' in await read("/metrics/slis")
 
 
 @pytest.mark.may_block

@@ -12,7 +12,7 @@ from orch.server import flags
 from orch.server.server import Server
 from orch.server.storage import sqlite
 from orch.server.storage.base import StorageFailed
-from tests.orch.server.harness import NODES, Api, Pki, node
+from tests.orch.server.harness import NODES, PODS, Api, Pki, node, pod
 
 
 async def test_health_names_its_checks_as_the_reference_does(api: Api) -> None:
@@ -44,6 +44,16 @@ async def test_a_storage_that_cannot_write_is_unhealthy_and_answers_500(
     assert (await api.call("POST", NODES, node("n2"))).status == 201
     await api.server.storage_health.look()
     assert (await api.call("GET", "/readyz")).status == 200
+
+
+async def test_it_is_not_ready_while_an_informer_does_not_follow(api: Api) -> None:
+    await loops.cancel(*[task for task in api.following if task.get_name() == "informer-pods"])
+    assert (await api.call("GET", "/readyz")).status == 200
+    assert (await api.call("POST", PODS, pod("p"))).status == 201
+    assert (await api.call("POST", NODES, node("n1"))).status == 201
+    await api.call("GET", "/readyz")
+    failed = await api.call("GET", "/readyz/informer-sync")
+    assert failed.text == "internal server error: behind storage: informer-pods\n"
 
 
 async def test_asking_for_health_writes_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

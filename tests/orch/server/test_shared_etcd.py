@@ -147,6 +147,8 @@ async def test_while_etcd_is_away_clients_are_told_and_afterwards_all_is_well(
         while (ready := await api.call("GET", "/readyz")).status != 500:
             await asyncio.sleep(0.05)
     assert "[-]etcd failed" in ready.text
+    counted = 'apiserver_resource_objects{group="",resource="nodes"}'
+    assert f"{counted} -1.0" in (await api.call("GET", "/metrics")).text
     etcd.start()
     async with asyncio.timeout(30):
         for one in servers:  # each finds out for itself
@@ -155,6 +157,7 @@ async def test_while_etcd_is_away_clients_are_told_and_afterwards_all_is_well(
     assert (await api.call("POST", NODES, node("n2"))).status == 201
     assert (await servers[1].call("GET", f"{NODES}/n2")).status == 200
     page = (await api.call("GET", "/metrics")).text
+    assert f"{counted} 2.0" in page
     assert 'etcd_request_errors_total{operation="revision"}' in page
 
 

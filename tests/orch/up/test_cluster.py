@@ -84,6 +84,7 @@ async def test_a_started_cluster_writes_where_everything_is(cluster: Local) -> N
     assert told["apiserver"] == "https://127.0.0.1:1"
     assert told["nodeagent"] == "https://127.0.0.1:2"
     assert told["nodeagentHealthz"] == "http://127.0.0.1:3"
+    assert told["controllerManager"] == "https://127.0.0.1:4"
     assert (told["node"], told["runtime"]) == ("n1", None)
     assert told["pids"] == {name: cluster.child(name).pid for name in DAEMONS}
     for name in ("kubeconfig", "caFile", "clientCert", "clientKey", "monitoringCert"):

@@ -3,12 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
+from orch.component.diagnostics import health
 from orch.component.diagnostics.health import CheckFailed, CheckResult, HealthChecks, SliMetrics
+from orch.component.process import loops
+from orch.component.process.log import QueueHandler
 
 MakeClient = Callable[[web.Application], Awaitable[TestClient[web.Request, web.Application]]]
 Get = Callable[[str], Awaitable[tuple[int, str]]]
@@ -76,7 +80,7 @@ async def test_a_failure_is_always_verbose_and_never_has_its_reason(
     checks.add("bad", bad)
     expected = "[+]ping ok\n[-]bad failed: reason withheld\nhealthz check failed\n"
     assert await get("/healthz") == (500, expected)
-    assert caplog.messages == ["healthz check bad fails: the secret reason"]
+    assert caplog.messages == ["the health check bad fails: the secret reason"]
 
 
 async def test_the_texts_name_their_endpoint(checks: HealthChecks, get: Get) -> None:
@@ -123,7 +127,7 @@ async def test_a_check_is_only_found_under_its_endpoints(checks: HealthChecks, g
     assert (await get("/healthz/shutdown"))[0] == 404
 
 
-async def test_only_aggregate_requests_are_counted_without_the_excluded(
+async def test_only_requests_of_all_checks_are_counted_without_the_excluded(
     checks: HealthChecks, slis: SliMetrics, get: Get
 ) -> None:
     checks.add("ping", fine)
@@ -184,7 +188,43 @@ async def test_the_log_has_changes_not_every_result(
         reason = told
         await checks.run("healthz")
     assert [text.partition(" (after ")[0] for text in caplog.messages] == [
-        "healthz check x fails: first",
-        "healthz check x fails: silent for 9 s",
-        "healthz check x passes again",
+        "the health check x fails: first",
+        "the health check x fails: silent for 9 s",
+        "the health check x passes again",
     ]
+
+
+@pytest.mark.looptime
+async def test_checks_run_and_are_counted_though_nobody_asks(
+    checks: HealthChecks, slis: SliMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    checks.add("ping", fine)
+    checks.add("bad", bad, endpoints=("readyz",))
+    running = loops.spawn(checks.loop.run(), name="health checks")
+    await asyncio.sleep(health.FIRST_ROUND_S + 1.5 * health.INTERVAL_S)
+    await loops.cancel(running)
+    page = slis.render().decode()
+    for endpoint in health.ENDPOINTS:
+        assert f'orch_healthcheck{{name="ping",type="{endpoint}"}} 1\n' in page
+        assert f'{{name="ping",status="success",type="{endpoint}"}} 2\n' in page
+    assert 'orch_healthchecks_total{name="bad",status="error",type="readyz"} 2\n' in page
+    assert 'name="bad",type="healthz"' not in page
+    assert caplog.messages == ["the health check bad fails: the secret reason"]
+
+
+async def test_the_check_of_the_log_fails_while_lines_are_lost(checks: HealthChecks) -> None:
+    checks.add("log", health.check_log)
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    with Path("/dev/full").open("w") as full:
+        handler = QueueHandler(full)
+        try:
+            root.addHandler(handler)
+            assert await checks.run("healthz") == [CheckResult("log", True)]
+            handler.handle(root.makeRecord("x", logging.ERROR, __file__, 0, "lost", (), None))
+            (failed,) = await checks.run("healthz")
+        finally:
+            root.removeHandler(handler)
+    assert (failed.ok, failed.message) == (False, "log lines are lost: their reader takes none")
+    assert await checks.run("healthz") == [CheckResult("log", True)]
+    assert (root.handlers, root.level) == before

@@ -1,3 +1,6 @@
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from orch.component.diagnostics.health import SliMetrics
@@ -54,6 +57,17 @@ def test_endpoints_are_counted_apart_and_the_page_parses() -> None:
         ("error", 2),
         ("success", 1),
     ]
+
+
+def test_the_page_is_openmetrics_for_who_prefers_that() -> None:
+    slis = metrics()
+    slis.record("ping", "healthz", True)
+    page = slis.render(openmetrics=True).decode()
+    families = {family.name: family for family in openmetrics(page)}
+    assert families["orch_healthchecks"].type == "counter"
+    assert families["orch_healthchecks"].samples[0].name == "orch_healthchecks_total"
+    assert families["orch_healthcheck"].samples[0].value == 1
+    assert "process_start_time_seconds" in families
 
 
 def test_a_reset_empties_the_page() -> None:

@@ -101,9 +101,7 @@ async def test_flagz_lists_all_flags_sorted_and_hides_secrets(client: Client) ->
     text = await (await client.get("/flagz")).text()
     lines = text.split("\n")
     assert lines[1] == "nodeagent flagz"
-    d = lines[4].removeprefix("a<b").removesuffix("x+y")
-    assert lines[4:] == [f"a<b{d}x+y", f"config{d}", f"port{d}10250", f"token{d}CLASSIFIED", ""]
-    assert text == await (await client.get("/flagz")).text()
+    assert lines[4:] == ["a<b=x+y", "config=", "port=10250", "token=CLASSIFIED", ""]
     record = await (await client.get("/flagz", headers=FLAGZ)).json()
     assert record == {
         "kind": "Flagz",

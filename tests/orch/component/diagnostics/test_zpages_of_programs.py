@@ -33,6 +33,7 @@ pytestmark = pytest.mark.may_block
 FRAMEWORK = (
     "registered_metrics_total{", "hidden_metrics_total ", "disabled_metrics_total ",
     'orch_feature_enabled{name="ComponentSLIs",stage=""} 1', "orch_build_info{", "version_info{",
+    "orch_client_certificates_refused_total{",
 )  # fmt: skip
 PROGRAMS = ("nodeagent", "orch-apiserver", "orch-controller-manager")
 V1 = "v=v1alpha1;g=config.orch.io;as="

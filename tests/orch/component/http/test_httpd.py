@@ -1,8 +1,9 @@
 import asyncio
 import asyncio.sslproto
 import contextlib
-import logging
+import re
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import http_parser, web
 
+from orch.component import certificates
 from orch.component.http import connection_limit, httpd
 from orch.component.http.connection import Connection
 from orch.component.http.httpd import HttpServer
@@ -97,19 +99,6 @@ async def test_a_client_without_a_certificate_is_served_and_is_nobody(pki: Pki) 
         assert await fetch(port, client_context(pki)) is None
 
 
-async def test_a_certificate_of_another_authority_is_refused_without_noise(
-    pki: Pki, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    folder = tmp_path / "other"
-    folder.mkdir()
-    stranger = Pki(folder).client("system:node:alpha", "system:nodes")
-    async with serving(whoami, context=server_context(pki)) as (_, port):
-        with pytest.raises(aiohttp.ClientError):
-            await fetch(port, client_context(pki, stranger))
-    assert caplog.messages == []
-
-
 @pytest.mark.parametrize(
     ("subject", "expected"),
     [
@@ -192,6 +181,57 @@ async def test_a_client_that_sends_no_hello_is_closed(
         async with connected(port) as (reader, _), asyncio.timeout(30):
             assert await reader.read() == b""
         assert server.connection_limit.open == 0
+
+
+@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+@pytest.mark.parametrize("why", ["expired", "foreign"])
+async def test_a_client_whose_certificate_is_refused_gets_the_alert_and_the_log_says_why(
+    pki: Pki, tmp_path: Path, caplog: pytest.LogCaptureFixture, why: str, version: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    refused = {
+        "expired": (pki.ended_client("mallory", "g"), "certificate expired", "has expired"),
+        "foreign": (Pki(tmp_path / "other").client("mallory", "g"), "unknown ca", "local issuer"),
+    }
+    pair, alert, reason = refused[why]
+    before = Counter(certificates.refused)
+    async with serving(whoami, context=server_context(pki)) as (server, port):
+        ours = f"-cert {pair.cert_file} -key {pair.key_file} -CAfile {pki.ca_file}"
+        for _ in range(2):
+            client = await asyncio.create_subprocess_exec(
+                *f"openssl s_client -connect 127.0.0.1:{port} -ign_eof {version} {ours}".split(),
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            async with asyncio.timeout(30):
+                said, _ = await client.communicate()
+            assert f"alert {alert}" in said.decode()
+        while server.connection_limit.open:
+            await asyncio.sleep(0.001)
+    (line,) = caplog.messages
+    assert re.match(
+        "test server refuses the client certificate O=g,.*CN=mallory, valid until", line
+    )
+    assert reason in line and line.endswith("(from 127.0.0.1)")
+    label = {"expired": "expired", "foreign": "unknown_authority"}[why]
+    assert Counter(certificates.refused) - before == {label: 2}
+
+
+async def test_who_sends_on_after_a_refusal_is_cut(pki: Pki) -> None:
+    """Whatever comes is not collected while the client is given time to see the alert."""
+    pair = pki.ended_client("mallory")
+    async with serving(whoami, context=server_context(pki)) as (server, port):
+        context = client_context(pki, pair)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        with pytest.raises(OSError):
+            async with asyncio.timeout(30):
+                while True:
+                    writer.write(b"x" * 4096)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        writer.close()
+        while server.connection_limit.open:
+            await asyncio.sleep(0.001)
 
 
 async def test_a_stop_ends_handshakes_under_way(pki: Pki) -> None:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,11 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "port"
     with pytest.raises(SetupError, match=f"cannot write --port-file {path}: No such file"):
         files.write_port(path, 10257)
+
+
+def test_nothing_but_a_regular_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "port"
+    os.mkfifo(path)
+    with pytest.raises(SetupError, match=f"cannot write --port-file {path}: it is not a regular"):
+        files.write_port(path, 10257)
+    assert path.is_fifo()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,6 +73,29 @@ def test_files_that_are_too_old_are_dropped_and_others_left(tmp_path: Path, monk
     names = sorted(file.name[6:16] for file in tmp_path.glob("audit-2026*"))
     assert set(names) == {"2026-01-21", "2026-01-31", "2026-02-10"}
     assert (tmp_path / "audit-notes.log").exists()
+
+
+def _link(path: Path) -> None:
+    path.symlink_to("target.log")
+
+
+def _device(path: Path) -> None:
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+
+
+@pytest.mark.parametrize("make", [_link, pytest.param(_device, marks=pytest.mark.real)])
+def test_what_is_no_regular_file_is_written_and_never_moved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "audit.log"
+    make(path)
+    before = path.lstat().st_ino, path.lstat().st_rdev
+    assert written(path, Rotation(max_bytes=10), [b"123456789\n"] * 3) == 0
+    assert (path.lstat().st_ino, path.lstat().st_rdev) == before
+    assert list(tmp_path.glob("audit-*")) == []
+    assert caplog.messages == [f"{path} is not a regular file: it is never rotated"]
+    if path.is_symlink():
+        assert (tmp_path / "target.log").read_bytes() == b"123456789\n" * 3
 
 
 def test_without_bounds_nothing_is_put_aside(tmp_path: Path) -> None:

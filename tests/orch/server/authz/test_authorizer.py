@@ -124,9 +124,15 @@ CONTROLLER_MAY_NOT = [
 ]  # fmt: skip
 MONITOR_MAY = [
     "GET /metrics", "GET /metrics/slis", "GET /healthz", "GET /readyz/etcd", "HEAD /livez",
-    "GET /statusz", "GET /flagz", f"GET {N}/n1/metrics",
+    "GET /statusz", "GET /flagz", f"GET {N}/n1/metrics", f"GET {N}", f"GET {N}?watch=1",
 ]  # fmt: skip
-MONITOR_MAY_NOT = ["POST /metrics", f"GET {N}", f"GET {N}/n1/proxy/metrics", "GET /configz"]
+MONITOR_MAY_NOT = [
+    "POST /metrics",
+    f"PATCH {N}/n1",
+    "GET /api/v1/pods",
+    f"GET {N}/n1/proxy/metrics",
+    "GET /configz",
+]
 STRANGER_MAY = ["GET /api", "GET /apis/", "GET /version", "GET /readyz", "GET /openapi/v2"]
 STRANGER_MAY_NOT = [
     f"GET {N}",

@@ -1,0 +1,128 @@
+"""What a certificate says of itself, and what a server says of one that it refuses.
+
+When a handshake fails, asyncio closes the socket together with what waits to be sent: the alert
+that tells the client why. `ServerEnd` lets that be sent first. cryptography would take 16 MiB.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_SUBJECT_LENGTH = 200  # that is shown: a client can send 100 kB
+_REASONS = {  # of OpenSSL's X509_V_ERR_*
+    2: "unknown_authority", 9: "not_yet_valid", 10: "expired", 18: "unknown_authority",
+    19: "unknown_authority", 20: "unknown_authority", 21: "unknown_authority",
+}  # fmt: skip
+REASONS = ("expired", "not_yet_valid", "other", "unknown_authority")
+_SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU"}
+
+refused: Counter[str] = Counter(
+    dict.fromkeys(REASONS, 0)
+)  # client certificates, by reason, since the start
+
+
+@dataclass(slots=True)
+class Handshake:
+    """One attempt; `refusal` says which client certificate was refused and why."""
+
+    refusal: str = ""
+
+
+handshake: ContextVar[Handshake | None] = ContextVar("handshake", default=None)
+
+
+class ServerEnd(ssl.SSLObject):
+    """For `SSLContext.sslobject_class`: a client whose certificate is refused gets the alert.
+
+    The refusal is raised only when more comes from the client, or its end, or the deadline: until
+    then asyncio takes it that data are missing, and sends the alert meanwhile.
+    """
+
+    _refusal: ssl.SSLCertVerificationError | None = None
+
+    def do_handshake(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            self._refusal = error
+            refused[_REASONS.get(error.verify_code, "other")] += 1
+            attempt = handshake.get()
+            if attempt is not None:
+                attempt.refusal = f"{self._shown()}: {error.verify_message}"
+            raise ssl.SSLWantReadError from error
+
+    def _shown(self) -> str:
+        """The certificate that was refused; the public methods want a handshake that worked."""
+        inner: Any = self._sslobj  # type: ignore[attr-defined]
+        chain = inner.get_verified_chain() or ()
+        for certificate in chain:
+            info = certificate.get_info()
+            return f"{_name(info['subject'])}, valid until {info['notAfter']}"
+        return "unknown"
+
+
+def _name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
+    pairs = [pair for rdn in subject for pair in rdn]
+    text = ",".join(f"{_SHORT.get(key, key)}={value}" for key, value in pairs)
+    return text if len(text) <= _SUBJECT_LENGTH else f"{text[:_SUBJECT_LENGTH]}…"
+
+
+def expiry(pem: bytes) -> datetime:
+    """When the first certificate expires; ValueError when there is none."""
+    _, found, rest = pem.partition(b"-----BEGIN CERTIFICATE-----")
+    body, ended, _ = rest.partition(b"-----END CERTIFICATE-----")
+    if not (found and ended):
+        raise ValueError("there is no PEM certificate")
+    whole = f"{ssl.PEM_HEADER}{body.decode('ascii')}{ssl.PEM_FOOTER}"
+    try:
+        # Certificate, its first part; there: version (if any), serial, algorithm, issuer, validity.
+        signed = next(_values(next(_values(ssl.PEM_cert_to_DER_cert(whole)))[1]))[1]
+        fields = [value for tag, value in _values(signed) if tag != _VERSION]
+        tag, until = list(_values(fields[3]))[1]
+        return _time(tag, until.decode("ascii"))
+    except (StopIteration, IndexError) as error:
+        raise ValueError("the certificate is cut off") from error
+
+
+def end_of_file(path: str) -> datetime | None:
+    """`expiry` of a file; None when it cannot be told. Blocking I/O."""
+    try:
+        with Path(path).open("rb") as file:
+            return expiry(file.read(_MAX_FILE_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
+_VERSION, _UTC_TIME = 0xA0, 0x17
+
+
+def _values(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """The tag and content of each value, one after the other."""
+    position = 0
+    while position < len(der):
+        tag, length = der[position], der[position + 1]
+        position += 2
+        if length & 0x80:
+            octets = length & 0x7F
+            length = int.from_bytes(der[position : position + octets])
+            position += octets
+        if position + length > len(der):
+            raise IndexError("a value is longer than the data")
+        yield tag, der[position : position + length]
+        position += length
+
+
+def _time(tag: int, text: str) -> datetime:
+    if tag == _UTC_TIME:  # two digits of the year: RFC 5280 puts the turn at 1950
+        text = f"{'19' if int(text[:2]) >= 50 else '20'}{text}"
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
