@@ -30,7 +30,7 @@ class StorageHealth:
             await self._storage.check()
         except StorageFailed as error:
             self._outage.failed("storage takes no writes: %s", error)
-            self._failure = str(error)
+            self._failure = f"storage takes no writes: {error}"
         else:
             self._outage.recovered("storage takes writes again")
             self._failure = ""

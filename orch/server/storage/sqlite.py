@@ -32,6 +32,11 @@ _PUT = (
 )
 _DROP = "DELETE FROM objects WHERE key = ?"
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
+# SQLite writes no page whose content stays the same: only a value that changes asks the medium.
+_CHECK = (
+    "INSERT INTO counters VALUES ('checks', 1)"
+    " ON CONFLICT (name) DO UPDATE SET value = value + 1"
+)
 
 
 class SqliteStorage(GroupCommitStorage):
@@ -131,6 +136,8 @@ def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: 
         else:
             execute(_PUT, (change.key, change.revision, change.current.data))
     execute(_COUNT, (revision,))
+    if not changes:
+        execute(_CHECK)
 
 
 def _why(error: OSError | sqlite3.Error) -> str:

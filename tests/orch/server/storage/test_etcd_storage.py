@@ -215,6 +215,22 @@ async def test_while_etcd_is_stopped_reads_go_on_and_writes_say_why_then_all_wor
         await storage.close()
 
 
+async def test_a_check_notices_an_etcd_that_is_full_and_still_answers_reads() -> None:
+    with running_etcd("--quota-backend-bytes=131072") as server:
+        storage = storage_on(server.url, "/registry")
+        await storage.open()
+        await storage.check()
+        revision = storage.revision
+        with pytest.raises(base.StorageFull):
+            for number in range(100):
+                await storage.create(f"/pods/a/{number}", b"x" * 10_000)
+        assert storage.revision > revision
+        await storage.settle()
+        with pytest.raises(base.StorageFull):
+            await storage.check()
+        await storage.close()
+
+
 async def checked(storage: base.Storage) -> None:
     async with asyncio.timeout(30):
         while True:

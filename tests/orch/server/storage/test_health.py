@@ -18,7 +18,7 @@ async def test_the_verdict_is_that_of_the_last_round(backend: Backend, medium: F
     medium.failing = StorageFailed("the disk is full")
     health.check()
     await health.look()
-    with pytest.raises(CheckFailed, match="the disk is full"):
+    with pytest.raises(CheckFailed, match="storage takes no writes: the disk is full"):
         health.check()
     medium.failing = None
     await health.look()

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import resource
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,28 @@ async def test_commits_are_synced_in_full(path: Path, monkeypatch) -> None:
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     medium.close()
+
+
+@contextlib.contextmanager
+def no_file_grows() -> Iterator[None]:
+    """Every write to a file fails, of this whole process, as on a medium gone read-only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_check_notices_a_medium_that_refuses_writes_though_no_client_writes(
+    path: Path,
+) -> None:
+    storage = SqliteStorage(path)
+    await storage.open()
+    for _ in range(2):
+        await storage.check()
+        with no_file_grows(), pytest.raises(base.StorageFailed, match="cannot write"):
+            await storage.check()
+    await storage.check()
+    assert storage.revision == 0
+    await storage.close()
