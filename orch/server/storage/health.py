@@ -7,6 +7,7 @@ those whose writes fail say it to their clients, or try again in silence.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from orch.component.diagnostics.health import CheckFailed
@@ -16,6 +17,7 @@ from orch.server.storage.base import Storage, StorageFailed
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
+LOOK_TIMEOUT_S = 10.0  # time for one member of etcd that does not answer, and then the next
 
 
 class StorageHealth:
@@ -27,13 +29,19 @@ class StorageHealth:
     async def look(self) -> None:
         """One round: a commit that must work."""
         try:
-            await self._storage.check()
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                await self._storage.check()
         except StorageFailed as error:
-            self._outage.failed("storage takes no writes: %s", error)
-            self._failure = f"storage takes no writes: {error}"
+            self._failed(str(error))
+        except TimeoutError:
+            self._failed(f"no answer within {LOOK_TIMEOUT_S:g} s")
         else:
             self._outage.recovered("storage takes writes again")
             self._failure = ""
+
+    def _failed(self, reason: str) -> None:
+        self._outage.failed("storage takes no writes: %s", reason)
+        self._failure = f"storage takes no writes: {reason}"
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""

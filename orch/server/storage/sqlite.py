@@ -34,8 +34,7 @@ _DROP = "DELETE FROM objects WHERE key = ?"
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 # SQLite writes no page whose content stays the same: only a value that changes asks the medium.
 _CHECK = (
-    "INSERT INTO counters VALUES ('checks', 1)"
-    " ON CONFLICT (name) DO UPDATE SET value = value + 1"
+    "INSERT INTO counters VALUES ('checks', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
 )
 
 
