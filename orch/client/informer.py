@@ -36,6 +36,9 @@ FIRST_DELAY_S = 0.2
 MAX_DELAY_S = 7.0
 _SHORT_WATCH_S = 1.0  # a watch that ends sooner counts as a failure, or it would spin
 _WATCH_S = 300
+# The revision is forgotten, or the server has not come to it, perhaps because an older store was
+# restored: nothing tells what changed since.
+_DISCONTINUED = (410, 504)
 _DEAF_AFTER = 1.25  # times the silence that ends a watch: time to dial anew
 
 
@@ -70,7 +73,9 @@ class Informer(Generic[T]):
         self._objects: dict[str, T] = {}
         self._revision = ""  # empty: a list is due
         self._synced = asyncio.Event()
+        self._interrupted = False  # the watch broke, and has shown nothing since
         self._outage = OnceLog(log)
+        self._discontinuity = OnceLog(log, logging.INFO)
         self._backoff = Backoff(FIRST_DELAY_S, 2.0, MAX_DELAY_S)
 
     @property
@@ -118,6 +123,8 @@ class Informer(Generic[T]):
         self._revision = result.resource_version
         self._synced.set()
         self._contact()
+        if not self._interrupted:
+            self._recovered()
         self._on_change()
 
     async def _watch(self) -> None:
@@ -134,12 +141,14 @@ class Informer(Generic[T]):
         async with contextlib.aclosing(events):
             async for event in events:
                 self._contact()
+                self._advance(event.object.metadata.resourceVersion or self._revision)
+                self._interrupted = False
+                self._recovered()
                 self._apply(event)
         if loop.time() - began_s < _SHORT_WATCH_S:
             raise TransportError(f"the server ended the watch of {self.plural} at once")
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        self._revision = event.object.metadata.resourceVersion or self._revision
         if event.type == "BOOKMARK":
             return
         if event.type == "DELETED":
@@ -148,14 +157,27 @@ class Informer(Generic[T]):
             self._objects[event.object.key] = event.object
         self._on_change()
 
+    def _advance(self, revision: str) -> None:
+        """ApiError 410 for a revision before the last one: the server's data was replaced."""
+        before = self._revision
+        numbers = revision.isdecimal() and before.isdecimal()
+        if numbers and (len(revision), revision) < (len(before), before):
+            raise ApiError(410, "Expired", f"the server went back from {before} to {revision}")
+        self._revision = revision
+
     def _contact(self) -> None:
         self.last_contact_s = asyncio.get_running_loop().time()
+
+    def _recovered(self) -> None:
         self._backoff.reset()
+        self._discontinuity.recovered()
         self._outage.recovered("watching %s again: %d known", self.plural, len(self._objects))
 
     async def _recover(self, error: ApiError | TransportError) -> None:
-        if isinstance(error, ApiError) and error.code == 410:
-            log.info("the watch of %s fell behind: listing again", self.plural)
+        self._interrupted |= bool(self._revision)
+        if self._revision and isinstance(error, ApiError) and error.code in _DISCONTINUED:
+            text = "the watch of %s cannot go on where it was, listing again: %s"
+            self._discontinuity.failed(text, self.plural, error, cause="discontinued")
             self._revision = ""
         else:
             self._outage.failed("cannot watch %s, retrying: %s", self.plural, error)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from orch.client.resolver import Resolver
 
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
+_ANEW = "its connections are dialled anew"
 TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
 
 PATCH_TYPES = {
@@ -73,6 +74,7 @@ class Transport:
         self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[Stream] = set()
+        self._resets = 0
         self._resolver: Resolver | None = None
         self._tls = SingleFlight(self._read_tls, name="TLS files")
         self.certificate_end: datetime | None = None  # of the client certificate in use
@@ -123,6 +125,7 @@ class Transport:
         0 waits forever (TCP keep-alive still ends a dead connection).
         """
         call = _Call("GET", path, params, accept)
+        resets = self._resets
         async with contextlib.AsyncExitStack() as ends:
             try:
                 async with asyncio.timeout(self.timeout_s or None):
@@ -131,9 +134,11 @@ class Transport:
             except answers.failures() as error:
                 raise self._explained(error, self.timeout_s) from error
             ends.callback(_cut, response)
+            stream = Stream(response, self.config.server, silence_s)
+            if self._resets != resets:  # meanwhile: it may show certificates of before
+                stream.break_off(_ANEW)
             if response.status == HTTPStatus.UNAUTHORIZED:
                 await self.reset()
-            stream = Stream(response, self.config.server, silence_s)
             self._streams.add(stream)
             ends.callback(self._streams.discard, stream)
             yield stream
@@ -145,8 +150,9 @@ class Transport:
         """
         session, self._session = self._session, None
         self._token_read_s = float("-inf")
+        self._resets += 1
         for stream in self._streams:
-            stream.break_off("its connections are dialled anew")
+            stream.break_off(_ANEW)
         if session is not None:
             await session.close()
 

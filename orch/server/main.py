@@ -116,7 +116,7 @@ def raise_file_limit(max_connections: int) -> None:
     allowed = system.raise_open_files(wanted)
     if 0 <= allowed < wanted:
         log.warning(
-            "--max-connections=%d needs %d open files, the limit is %d: connections beyond it fail",
+            "--max-connections=%d needs %d open files, the limit is %d: fewer are accepted",
             max_connections, wanted, allowed,
         )  # fmt: skip
 

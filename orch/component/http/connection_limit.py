@@ -80,9 +80,7 @@ class ConnectionLimit:
         self.shed = 0
         self.handshakes: set[asyncio.Task[None]] = set()
         self._name = name
-        self._limit = limit
-        self._limit_per_address = limit_per_address
-        self._limit_per_owner = max(int(limit * _OWNER_SHARE), 1)
+        self._set(limit, limit_per_address)
         self._open: dict[str, _Network] = {}
         self._owned: dict[object, Connections] = {}
         self._starts = FairQueue(
@@ -90,6 +88,18 @@ class ConnectionLimit:
         )
         self._full = OnceLog(log)
         self._refusals = OnceLog(log)  # of client certificates
+
+    def restrict(self, limit: int) -> None:
+        """Allow no more than this many, and half of them per network."""
+        if limit < self._limit:
+            self._set(limit, min(self._limit_per_address, max(limit // 2, 1)))
+
+    def _set(self, limit: int, limit_per_address: int) -> None:
+        self._limit = limit
+        self._limit_per_address = limit_per_address
+        self._limit_per_owner = max(int(limit * _OWNER_SHARE), 1)
+        # Cutting a single connection is not yet room again.
+        self._roomy = max(min(limit_per_address * 0.9, limit_per_address - 1), 1)
 
     def admit(self, network: str, connection: OpenConnection) -> bool:
         """Count one more connection from a network, or refuse it."""
@@ -127,7 +137,7 @@ class ConnectionLimit:
         self.open -= 1
         if not here:
             del self._open[network]
-        if self.open < self._limit_per_address * 0.9:
+        if self.open < self._roomy:
             text = "%s has room again: %d connections are open"
             self._full.recovered(text, self._name, self.open)
 

@@ -12,14 +12,15 @@ import math
 import os
 import random
 import re
-import socket
 import ssl
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import http_parser, web
 
+from orch.component.http import tcp
 from orch.component.http.connection import Connection, limit_tls_buffers
 from orch.component.http.connection_limit import AcceptedSocket, ConnectionLimit
 from orch.component.http.fast_path import take_shortcut
@@ -32,7 +33,7 @@ from orch.component.http.responses import (
     text_errors,
 )
 from orch.component.http.slow_clients import SlowClients
-from orch.component.process import clock, loops
+from orch.component.process import clock, loops, system
 from orch.component.process.daemon import SetupError
 from orch.component.process.log import request_id
 from orch.component.tls import load_certificate, server_context
@@ -76,6 +77,7 @@ MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 ACCEPTS_PER_TURN = 8  # of the event loop
 _BACKLOG = 1024
+_OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
 _UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
 _BODY = web.RequestKey("body", bytes)
 
@@ -181,7 +183,7 @@ class HttpServer:
         self._host = host
         self._port = port
         self._manager: web.Server | None = None
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     async def start(self) -> int:
@@ -194,8 +196,9 @@ class HttpServer:
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
         take_shortcut(self._app, runner.server)
+        self.connection_limit.restrict(_affordable())
         try:
-            self._listener = await self._listen(runner.server)
+            self._listeners = await self._listen(runner.server)
         except OSError as error:
             await runner.cleanup()
             cause = os.strerror(error.errno) if error.errno else str(error)
@@ -203,9 +206,9 @@ class HttpServer:
                 f"{self.name}: cannot listen on {self._host}:{self._port}: {cause.lower()}"
             ) from error
         self._manager = runner.server
-        return int(self._listener.sockets[0].getsockname()[1])
+        return int(self._listeners[0].sockets[0].getsockname()[1])
 
-    async def _listen(self, manager: web.Server) -> asyncio.Server:
+    async def _listen(self, manager: web.Server) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
         if self.ssl_context is not None:
             limit_tls_buffers()
@@ -224,16 +227,21 @@ class HttpServer:
             self._connections.add(connection)
             return connection
 
-        server = await loop.create_server(
-            lambda: AcceptedSocket(self.connection_limit, make_connection, self.ssl_context),
-            self._host,
-            self._port,
-            backlog=ACCEPTS_PER_TURN,
-        )
-        for listening in server.sockets:  # asyncio has one number for two things
-            with socket.socket(fileno=os.dup(listening.fileno())) as accepting:
-                accepting.listen(_BACKLOG)
-        return server
+        def make_protocol() -> AcceptedSocket:
+            return AcceptedSocket(self.connection_limit, make_connection, self.ssl_context)
+
+        bound = await loop.create_server(make_protocol, self._host, self._port, start_serving=False)
+        sockets = [
+            tcp.ListeningSocket(self.name, fileno=os.dup(one.fileno())) for one in bound.sockets
+        ]
+        bound.close()
+        servers = [
+            await loop.create_server(make_protocol, sock=one, backlog=ACCEPTS_PER_TURN)
+            for one in sockets
+        ]
+        for one in sockets:  # asyncio has one number for two things
+            one.listen(_BACKLOG)
+        return servers
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
         """Use another context from now on; `end_connections` also closes the existing ones.
@@ -247,17 +255,24 @@ class HttpServer:
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting, let requests in flight end within `grace_s`, then cut the rest."""
-        if self._listener is None or self._manager is None:
+        if self._manager is None:
             return
-        listener, manager = self._listener, self._manager
-        self._listener = self._manager = None
-        listener.close()
+        listeners, manager = self._listeners, self._manager
+        self._listeners, self._manager = [], None
+        for listener in listeners:
+            listener.close()
         await loops.cancel(*self.connection_limit.handshakes)
         await asyncio.sleep(0)  # requests already read reach their handlers
         manager.pre_shutdown()
         await self._app.shutdown()
         await manager.shutdown(grace_s)
         await self._app.cleanup()
+
+
+def _affordable() -> int:
+    """How many connections a listener may have, so that files can still be opened."""
+    allowed = system.open_files()
+    return sys.maxsize if allowed < 0 else max(allowed - _OTHER_FILES, allowed // 4)
 
 
 async def _complete_headers(_request: web.Request, response: web.StreamResponse) -> None:

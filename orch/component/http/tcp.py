@@ -6,9 +6,18 @@ when it is written to; and they buffer megabytes for a peer that does not read.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import logging
+import os
 import socket
+import time
 from asyncio.trsock import TransportSocket
 from typing import Any
+
+from orch.component.process.once_log import OnceLog
+
+log = logging.getLogger(__name__)
 
 IDLE_S = 30
 INTERVAL_S = 10
@@ -16,6 +25,9 @@ PROBES = 3
 _TCP = (socket.AF_INET, socket.AF_INET6)
 UNACKNOWLEDGED_MS = 60_000
 UNSENT_BYTES = 128 * 1024
+QUIET_S = 10.0  # without a refusal, before descriptors are said to suffice again
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_S = 0.005  # of the event loop, where not even refusing works: it would spin
 
 
 def make_socket(address: Any) -> socket.socket:
@@ -55,3 +67,53 @@ def limit_unacknowledged(connection: TransportSocket, *, limited: bool) -> None:
     if connection.family in _TCP:
         timeout_ms = UNACKNOWLEDGED_MS if limited else 0
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+
+
+class ListeningSocket(socket.socket):
+    """Where no descriptor is left for a connection, it is refused: waiting for one would let the
+    event loop ask for it without a pause, or log each failure.
+
+    A spare descriptor is given up for the moment of a refusal.
+    """
+
+    def __init__(self, name: str, *, fileno: int) -> None:
+        super().__init__(fileno=fileno)
+        self._name = name
+        self._shortage = OnceLog(log)
+        self._refused_s = 0.0
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        try:
+            accepted = super().accept()
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            self._refuse(error)
+            raise BlockingIOError from error
+        if self._refused_s and time.monotonic() > self._refused_s + QUIET_S:
+            self._refused_s = 0.0
+            self._shortage.recovered("%s accepts connections again", self._name)
+        return accepted
+
+    def close(self) -> None:
+        super().close()
+        self._give_up_spare()
+
+    def _refuse(self, error: OSError) -> None:
+        text = "%s refuses connections: %s; raise the limit of open files"
+        self._shortage.failed(text, self._name, error.strerror, cause="refused")
+        self._refused_s = time.monotonic()
+        self._give_up_spare()
+        try:
+            super().accept()[0].close()
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except BlockingIOError:
+            pass  # it has gone away by itself
+        except OSError:
+            time.sleep(_PAUSE_S)
+
+    def _give_up_spare(self) -> None:
+        spare, self._spare = self._spare, -1
+        with contextlib.suppress(OSError):
+            os.close(spare)

@@ -59,6 +59,11 @@ def _or_zero(fact: Callable[[], int]) -> int:
         return 0
 
 
+def open_files() -> int:
+    """How many files this process may have open; -1 for no limit."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_open_files(wanted: int) -> int:
     """Raise the limit of open files to `wanted` or the hard limit; the new limit, -1 for none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -36,6 +36,7 @@ from orch.server.storage.base import (
 CALL_TIMEOUT_S = 5.0
 _ALL_KEYS = b"\0"  # as key and as end of a range: everything
 _UNLIMITED = -1
+_NEVER = 2**62  # a revision that no entry has
 _NOT_SENT = "failed to connect to all addresses"
 
 
@@ -124,6 +125,14 @@ class EtcdClient:
         answer = await self._read("revision", pb.RangeRequest(key=_ALL_KEYS, keys_only=True))
         return int(answer.header.revision)
 
+    async def agree(self, key: bytes) -> int:
+        """The newest revision, after the cluster has agreed on a write of `key` that changes
+        nothing: what refuses writes refuses this one.
+        """
+        put = pb.RequestOp(request_put=pb.PutRequest(key=key, value=b""))
+        answer = await self._read("check", _if_at(key, _NEVER, put), "Txn")
+        return int(answer.header.revision)
+
     async def page(
         self, start: bytes, end: bytes, *, limit: int, revision: int
     ) -> tuple[list[Entry], int, bool]:
@@ -194,12 +203,12 @@ class EtcdClient:
                 call.cancel()
         raise StorageUnavailable(f"etcd at {server} ended the watch")
 
-    async def _read(self, operation: str, request: Any) -> Any:
-        """Read from the first server that can be reached."""
+    async def _read(self, operation: str, request: Any, method: str = "Range") -> Any:
+        """Ask the first server that can be reached."""
         for _ in self._channels[1:]:
             with contextlib.suppress(StorageUnavailable):
-                return await self._call(operation, "Range", request)
-        return await self._call(operation, "Range", request)
+                return await self._call(operation, method, request)
+        return await self._call(operation, method, request)
 
     async def _call(self, operation: str, method: str, request: Any) -> Any:
         server, channel = self._chosen_channel()

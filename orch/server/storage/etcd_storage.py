@@ -131,12 +131,16 @@ class EtcdStorage(MirroredStorage):
         await self._client.close()
 
     async def check(self) -> None:
-        await self.settle()
+        self._require_open()
+        await self._in_step(await self._client.agree(self._prefix + b"check"))
         self._size = await self._client.size_bytes()
 
     async def settle(self) -> None:
         self._require_open()
-        newest = await self._newest.revision()
+        await self._in_step(await self._newest.revision())
+
+    async def _in_step(self, newest: int) -> None:
+        """StorageUnavailable unless memory shows that revision of etcd's."""
         if self._trouble and self.revision < newest:
             raise StorageUnavailable(self._trouble)
         try:

@@ -7,6 +7,7 @@ those whose writes fail say it to their clients, or try again in silence.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from orch.component.diagnostics.health import CheckFailed
@@ -16,6 +17,7 @@ from orch.server.storage.base import Storage, StorageFailed
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
+LOOK_TIMEOUT_S = 10.0  # time for one member of etcd that does not answer, and then the next
 
 
 class StorageHealth:
@@ -28,11 +30,13 @@ class StorageHealth:
     async def look(self) -> None:
         """One round: a read, then a commit that must work."""
         try:
-            await self._settle()
-            await self._storage.check()
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                await self._settle()
+                await self._storage.check()
         except StorageFailed as error:
-            self._outage.failed("storage takes no writes: %s", error)
-            self._failure = str(error)
+            self._failed(str(error))
+        except TimeoutError:
+            self._failed(f"no answer within {LOOK_TIMEOUT_S:g} s")
         else:
             self._outage.recovered("storage takes writes again")
             self._failure = ""
@@ -40,10 +44,14 @@ class StorageHealth:
     async def _settle(self) -> None:
         try:
             await self._storage.settle()
-        except StorageFailed:
+        except (StorageFailed, asyncio.CancelledError):
             self.can_list = False
             raise
         self.can_list = True
+
+    def _failed(self, reason: str) -> None:
+        self._outage.failed("storage takes no writes: %s", reason)
+        self._failure = f"storage takes no writes: {reason}"
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""

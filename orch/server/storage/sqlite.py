@@ -2,12 +2,15 @@
 
 One row per object, updated in place, and one counter row with the newest revision, written in the
 same transaction (WAL, synchronous=FULL): what was answered is there after a crash, and no revision
-is given twice. The file is locked to one process and readable by its owner only. Changes before
-the start are not kept: a watch from before a restart gets `Compacted` and its reader lists again.
+is given twice. The file is locked to one process and readable by its owner only. A new one appears
+whole, so that an empty one is a lost store. Changes before the start are not kept: a watch from
+before a restart gets `Compacted` and its reader lists again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -16,22 +19,28 @@ from pathlib import Path
 from orch.server.storage.base import Change, StorageFailed, Stored
 from orch.server.storage.group_commit import GroupCommitStorage
 
+log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
 LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
 
 _SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS objects"
-    " (key TEXT PRIMARY KEY, revision INTEGER NOT NULL, data BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
-    "INSERT OR IGNORE INTO counters VALUES ('revision', 0)",
+    "CREATE TABLE objects (key TEXT PRIMARY KEY, revision INTEGER NOT NULL, data BLOB NOT NULL)",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+    "INSERT INTO counters VALUES ('revision', 0)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_ADVICE = "put a backup of both files back, or remove them to begin a new cluster"
 _PUT = (
     "INSERT INTO objects VALUES (?1, ?2, ?3)"
     " ON CONFLICT (key) DO UPDATE SET revision = ?2, data = ?3"
 )
 _DROP = "DELETE FROM objects WHERE key = ?"
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
+# SQLite writes no page whose content stays the same: only a value that changes asks the medium.
+_CHECK = (
+    "INSERT INTO counters VALUES ('checks', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+)
 
 
 class SqliteStorage(GroupCommitStorage):
@@ -46,13 +55,14 @@ class SqliteMedium:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._wal = Path(f"{path}-wal")
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> tuple[list[Stored], int]:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Created before SQLite sees it: its -wal and -shm files take this file's mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if not self._path.exists():
+                self._begin()
             self._connection = self._connect()
             return self._load(self._connection)
         except (OSError, sqlite3.Error, StorageFailed) as error:
@@ -84,12 +94,27 @@ class SqliteMedium:
 
     def size_bytes(self) -> int:
         total = 0
-        for path in (self._path, Path(f"{self._path}-wal")):
+        for path in (self._path, self._wal):
             try:
                 total += path.stat().st_size
             except FileNotFoundError:
                 continue
         return total
+
+    def _begin(self) -> None:
+        """Make an empty store under another name first."""
+        if self._wal.exists():
+            raise StorageFailed(f"{self._path} is missing, but {self._wal} is there: {_ADVICE}")
+        unfinished = Path(f"{self._path}.new")
+        unfinished.unlink(missing_ok=True)
+        # Created before SQLite sees it: its -wal and -shm files take this file's mode.
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+            for statement in ("BEGIN", *_SCHEMA, "COMMIT"):
+                connection.execute(statement)
+        os.link(unfinished, self._path)
+        unfinished.unlink()
+        log.info("a new cluster begins: there was no %s", self._path)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -97,23 +122,27 @@ class SqliteMedium:
         )
         # Exclusive before WAL: a second server on this file fails here, not midway.
         try:
-            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+            self._require_store(connection)
+            for pragma in ("journal_mode = WAL", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
-        except sqlite3.Error:
+        except (sqlite3.Error, StorageFailed):
             connection.close()
             raise
         return connection
 
-    def _load(self, connection: sqlite3.Connection) -> tuple[list[Stored], int]:
+    def _require_store(self, connection: sqlite3.Connection) -> None:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA_VERSION):
+        if version == 0:
+            raise StorageFailed(f"{self._path} is empty, it holds no cluster: {_ADVICE}")
+        if version != SCHEMA_VERSION:
             raise StorageFailed(
                 f"{self._path} has schema version {version}, this program writes {SCHEMA_VERSION}:"
                 " run the version that wrote it"
             )
+
+    def _load(self, connection: sqlite3.Connection) -> tuple[list[Stored], int]:
         connection.execute("BEGIN EXCLUSIVE")
-        for statement in _SCHEMA:
-            connection.execute(statement)
         connection.execute("COMMIT")
         rows = connection.execute("SELECT key, revision, data FROM objects ORDER BY key")
         items = [Stored(key, revision, data) for key, revision, data in rows]
@@ -131,6 +160,8 @@ def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: 
         else:
             execute(_PUT, (change.key, change.revision, change.current.data))
     execute(_COUNT, (revision,))
+    if not changes:
+        execute(_CHECK)
 
 
 def _why(error: OSError | sqlite3.Error) -> str:

@@ -31,12 +31,15 @@ def node(name: str, revision: int, label: str = "") -> dict[str, Any]:
 
 
 class Server:
-    """Nodes and their history; `refuse` answers everything with an error."""
+    """Nodes and their history; `refuse` answers everything with an error.
+    `refuse_watches` does so with watches only.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.revision = 10
         self.refuse: ApiError | None = None
+        self.refuse_watches: ApiError | None = None
         self.lists = 0
         self.watched_from: list[str] = []
         self.fields: list[str] = []
@@ -51,8 +54,12 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.fields.append(request.query.get("fieldSelector", ""))
-        if self.refuse:
-            return web.json_response(self.refuse.to_status(), status=self.refuse.code)
+        if int(request.query.get("resourceVersion", 0)) > self.revision:
+            ahead = ApiError(504, "Timeout", f"Too large resource version, not {self.revision}")
+            return web.json_response(ahead.to_status(), status=504)
+        refused = self.refuse or ("watch" in request.query and self.refuse_watches)
+        if refused:
+            return web.json_response(refused.to_status(), status=refused.code)
         if "watch" in request.query:
             return await self.watch(request)
         self.lists += 1
@@ -185,6 +192,7 @@ async def test_a_bookmark_moves_the_revision_and_is_contact_but_no_change(
     before = watcher.informer.last_contact_s
     assert before is not None
     await asyncio.sleep(0.002)
+    server.revision = 77
     await server.send(
         "BOOKMARK", {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "77"}}
     )
@@ -212,6 +220,56 @@ async def test_a_revision_no_longer_held_makes_it_list_again(
         server.refuse = None
     await watcher.until(lambda: watcher.known() == {"b": ""})
     assert server.lists == 2
+
+
+async def test_an_older_store_that_was_restored_is_listed_anew_and_said_once(
+    server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "orch.client.informer")
+    server.put("kept")
+    await watcher.until(lambda: server.streams)
+    await server.send("ADDED", server.put("lost"))
+    await watcher.until(lambda: "lost" in watcher.known())
+    del server.objects["lost"]
+    server.revision -= 1
+    server.break_off()
+    await watcher.until(lambda: watcher.known() == {"kept": ""})
+    await watcher.until(lambda: server.streams)
+    await server.send("ADDED", server.put("new"))
+    await watcher.until(lambda: "new" in watcher.known())
+    told = [text for text in caplog.messages if "cannot go on where it was" in text]
+    assert len(told) == 1
+    assert server.watched_from == ["11", "11"]
+
+
+async def test_a_revision_that_went_back_makes_it_list_again(
+    server: Server, watcher: Watcher
+) -> None:
+    await watcher.until(lambda: server.streams)
+    server.put("lost")
+    await server.send("ADDED", server.objects.pop("lost"))
+    await watcher.until(lambda: "lost" in watcher.known())
+    older = {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "3"}}
+    await server.send("BOOKMARK", older)
+    await watcher.until(lambda: server.lists == 2)
+    assert watcher.known() == {}
+
+
+async def test_a_watch_that_can_never_go_on_is_said_once_and_asked_for_ever_less_often(
+    watcher: Watcher,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO, "orch.client.informer")
+    resets = []
+    await watcher.until(lambda: server.streams)
+    monkeypatch.setattr(Backoff, "reset", lambda _self: resets.append(1))
+    server.refuse_watches = ApiError(504, "Timeout", "Too large resource version")
+    server.break_off()
+    await watcher.until(lambda: server.lists > 5)
+    assert len([text for text in caplog.messages if "cannot go on where it was" in text]) == 1
+    assert not resets
 
 
 async def test_known_objects_stay_readable_during_an_outage_logged_once(

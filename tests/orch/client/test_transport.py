@@ -30,6 +30,7 @@ class Server:
         app.router.add_get("/refused", self.refused)
         app.router.add_get("/hang", self.hang)
         app.router.add_get("/watch", self.watch)
+        app.router.add_get("/late", self.late)
         app.router.add_get("/redirect", self.redirect)
         app.router.add_get("/cut", self.cut)
         pair = pki.server()
@@ -41,6 +42,7 @@ class Server:
         )
         self.connections: set[object] = set()
         self.more = asyncio.Event()
+        self.late_asked = asyncio.Event()
         self.seen: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
         self.url = ""
 
@@ -83,6 +85,12 @@ class Server:
         await response.write(b"more\n")
         await asyncio.Event().wait()
         raise AssertionError
+
+    async def late(self, request: web.Request) -> web.StreamResponse:
+        """A watch that begins only when it is time."""
+        self.late_asked.set()
+        await self.more.wait()
+        return await self.watch(request)
 
     async def redirect(self, _request: web.Request) -> web.Response:
         response = web.Response(status=302, headers={"Location": "https://elsewhere.example/"})
@@ -268,6 +276,24 @@ async def test_streams_end_with_an_error_and_their_next_shows_the_renewed_certif
             await hanging
     async with transport.stream("/watch") as stream:
         assert await anext(stream.lines()) == b"new"
+
+
+async def test_a_stream_that_is_being_dialled_during_a_reset_ends_with_an_error_too(
+    make: MakeTransport, server: Server
+) -> None:
+    transport = make()
+
+    async def first_line() -> bytes:
+        async with transport.stream("/late") as stream:
+            return await anext(stream.lines())
+
+    dialled = asyncio.ensure_future(first_line())
+    async with asyncio.timeout(30):
+        await server.late_asked.wait()
+        await transport.reset()
+        server.more.set()
+        with pytest.raises(TransportError, match="its connections are dialled anew"):
+            await dialled
 
 
 async def test_a_request_that_fails_leaves_streams_alone(

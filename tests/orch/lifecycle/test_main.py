@@ -133,6 +133,12 @@ class World:
         found = await self.admin.get(Node, name)
         return {(t.key.rpartition("/")[2], t.effect) for t in found.spec.taints or ()}
 
+    async def restart_api(self, meanwhile: Callable[[], object]) -> None:
+        """At the same address."""
+        await self.api.stop()
+        await asyncio.to_thread(meanwhile)
+        self.api = await Api.start(self.pki, self.folder / "data", port=self.api.port)
+
     async def close(self) -> None:
         await self.stop_controller()
         for name in list(self.agents):
@@ -162,7 +168,7 @@ async def world(identities: Pki, tmp_path: Path) -> AsyncIterator[World]:
     world = World(api, identities, tmp_path)
     yield world
     await world.close()
-    await api.stop()
+    await world.api.stop()
 
 
 async def is_ready(world: World, name: str, status: str) -> bool:
@@ -210,6 +216,30 @@ async def test_a_silent_agent_is_unknown_and_tainted_and_recovers_by_itself(worl
 
     await until(no_taints)
     await until(lambda: is_reported(world, "NodeNotReady"))
+
+
+async def test_an_older_store_is_restored_and_silent_nodes_are_noticed_as_before(
+    world: World,
+) -> None:
+    await world.start_controller()
+    world.start_agent("n1")
+    await until(lambda: is_ready(world, "n1", "True"))
+    store, backup = world.folder / "data" / "state.db", world.folder / "backup"
+
+    await world.restart_api(lambda: shutil.copyfile(store, backup))
+    await until(lambda: is_ready(world, "n1", "True"))
+    for number in range(500):  # revisions that the restored store takes long to reach
+        await world.admin.patch(Node, "n1", {"metadata": {"labels": {"n": str(number)}}})
+    await world.admin.create(Node(metadata=ObjectMeta(name="lost")))
+    await asyncio.sleep(0.5)  # a little of it is seen
+
+    def restore() -> None:
+        Path(f"{store}-wal").unlink(missing_ok=True)
+        shutil.copyfile(backup, store)
+
+    await world.restart_api(restore)
+    await world.silence("n1")
+    await until(lambda: is_ready(world, "n1", "Unknown"), within_s=40)
 
 
 async def test_a_running_agent_puts_a_wrong_verdict_right_at_once(world: World) -> None:

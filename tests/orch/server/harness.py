@@ -85,7 +85,7 @@ class Api:
     _sessions: dict[str | None, aiohttp.ClientSession] = field(default_factory=dict)
 
     @classmethod
-    async def start(cls, pki: Pki, directory: Path, *arguments: str) -> Api:
+    async def start(cls, pki: Pki, directory: Path, *arguments: str, port: int = 0) -> Api:
         parsed = flags.parse(
             [
                 "--tls-cert-file", pki.server.cert_file,
@@ -103,7 +103,7 @@ class Api:
         context = server_context(
             pki.server.cert_file, pki.server.key_file, client_ca_file=pki.ca_file
         )
-        http = HttpServer(server.app, host="127.0.0.1", port=0, ssl_context=context, name="test")
+        http = HttpServer(server.app, host="127.0.0.1", port=port, ssl_context=context, name="test")
         return cls(server, http, pki, await http.start(), following)
 
     async def stop(self) -> None:

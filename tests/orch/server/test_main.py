@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import resource
 import shutil
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError, Stop
 from orch.server import flags, main
 from orch.server.authn.credential_files import parse_hash
+from tests.fakes.programs import until
 from tests.orch.server.harness import Pki, make_pki
 
 
@@ -191,6 +194,28 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed(
         main.raise_file_limit(hard)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
         assert "the limit is" in caplog.text
+
+
+async def test_more_idle_connections_than_descriptors_cost_neither_service_nor_a_full_log(
+    server_pki: Pki, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "orch.server.main", *arguments(server_pki, tmp_path)]
+    log = tmp_path / "log"
+    with log.open("wb") as stream, contextlib.ExitStack() as idle:
+        process = await asyncio.create_subprocess_exec(
+            "prlimit", "--nofile=64:64", *command, stderr=stream
+        )
+        try:
+            await until((tmp_path / "port").exists)
+            port = int((tmp_path / "port").read_text())
+            before = log.read_bytes().count(b"\n")
+            for _ in range(200):
+                idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert await asked(port, server_pki, "admin") == 200
+            assert log.read_bytes().count(b"\n") <= before + 2
+        finally:
+            process.terminate()
+            assert await process.wait() == 0
 
 
 def test_a_password_is_hashed_for_the_file(

@@ -459,3 +459,19 @@ async def test_connections_are_ours() -> None:
         session.get(f"http://127.0.0.1:{port}/") as response,
     ):
         assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("allowed_files", "connections"), [(-1, 100), (1024, 100), (300, 75), (64, 16)]
+)
+async def test_a_listener_leaves_descriptors_for_other_things(
+    monkeypatch: pytest.MonkeyPatch, allowed_files: int, connections: int
+) -> None:
+    monkeypatch.setattr(httpd.system, "open_files", lambda: allowed_files)
+    async with serving(whoami) as (server, port), AsyncExitStack() as clients:
+        for _ in range(120):
+            await clients.enter_async_context(connected(port))
+        async with asyncio.timeout(30):
+            while server.connection_limit.open + server.connection_limit.shed < 120:
+                await asyncio.sleep(0.001)
+        assert server.connection_limit.open == connections // 2  # from one address

@@ -1,4 +1,8 @@
+import contextlib
+import os
+import resource
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,3 +32,65 @@ def test_sockets_that_are_not_tcp_are_left() -> None:
     with one, other:
         tcp.notice_dead_peer(one)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2, hard))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(2))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def listening() -> Iterator[tcp.ListeningSocket]:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        listening = tcp.ListeningSocket("the agent", fileno=os.dup(bound.fileno()))
+    listening.setblocking(False)
+    with listening:
+        yield listening
+
+
+def test_without_a_descriptor_connections_are_refused_and_said_once_then_accepted_again(
+    listening: tcp.ListeningSocket,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    clients = [socket.socket() for _ in range(20)]
+    for client in clients:
+        client.connect(listening.getsockname())
+    open_before = len(os.listdir("/proc/self/fd"))
+    with no_descriptor_left():
+        for _ in clients:
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+        for client in clients:  # told at once, instead of waiting for nothing
+            assert client.recv(1) == b""
+    for client in clients:
+        client.close()
+    assert len(os.listdir("/proc/self/fd")) == open_before - len(clients)
+    text = "the agent refuses connections: Too many open files; raise the limit of open files"
+    assert caplog.messages == [text]
+    monkeypatch.setattr(tcp, "QUIET_S", -1.0)
+    with socket.create_connection(listening.getsockname()), listening.accept()[0]:
+        assert caplog.messages[1].startswith("the agent accepts connections again")
+
+
+def test_what_else_goes_wrong_with_accepting_is_left_to_the_event_loop(
+    listening: tcp.ListeningSocket,
+) -> None:
+    with pytest.raises(BlockingIOError):
+        listening.accept()
+    listening.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        listening.accept()

@@ -71,6 +71,15 @@ class EtcdServer:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
 
 @contextmanager
 def running_etcd(

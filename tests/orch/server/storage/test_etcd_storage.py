@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from orch.server.storage import base, etcd_storage
+from orch.component.diagnostics.health import CheckFailed
+from orch.server.storage import base, etcd, etcd_storage
 from orch.server.storage.etcd import EtcdAccess, EtcdClient
 from orch.server.storage.etcd_storage import EtcdStorage
+from orch.server.storage.health import StorageHealth
 from orch.server.storage.mirror import MirroredStorage
 from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
@@ -213,6 +215,47 @@ async def test_while_etcd_is_stopped_reads_go_on_and_writes_say_why_then_all_wor
         newer = await storage.update("/pods/a/x", b"3", kept.revision)
         assert [change.current for change in await watch.changes()] == [newer]
         await storage.close()
+
+
+async def test_a_check_notices_an_etcd_that_is_full_and_still_answers_reads() -> None:
+    with running_etcd("--quota-backend-bytes=131072") as server:
+        storage = storage_on(server.url, "/registry")
+        await storage.open()
+        await storage.check()
+        revision = storage.revision
+        with pytest.raises(base.StorageFull):
+            for number in range(100):
+                await storage.create(f"/pods/a/{number}", b"x" * 10_000)
+        assert storage.revision > revision
+        await storage.settle()
+        with pytest.raises(base.StorageFull):
+            await storage.check()
+        await storage.close()
+
+
+async def test_while_every_member_is_paused_no_server_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(etcd, "CALL_TIMEOUT_S", 0.5)
+    with running_etcd() as server:
+        members = (server.url, server.url, server.url)
+        pair = [
+            EtcdStorage(EtcdClient(EtcdAccess(members), observe=lambda *_: None), "/registry")
+            for _ in range(2)
+        ]
+        healths = [StorageHealth(storage) for storage in pair]
+        for storage, health in zip(pair, healths, strict=True):
+            await storage.open()
+            await health.look()
+            health.check()
+        with server.paused():
+            await asyncio.gather(*(health.look() for health in healths))
+            for health in healths:
+                with pytest.raises(CheckFailed, match="takes no writes"):
+                    health.check()
+        for storage in pair:
+            await checked(storage)
+            await storage.close()
 
 
 async def checked(storage: base.Storage) -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import resource
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,42 @@ async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     connection.close()
 
 
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def begun_by_sqlite_and_no_more(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+
+
+def gone_but_for_its_wal(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(b"left")
+
+
+@pytest.mark.parametrize("lose", [emptied, begun_by_sqlite_and_no_more, gone_but_for_its_wal])
+async def test_a_store_that_was_lost_is_not_taken_for_a_new_cluster(path: Path, lose) -> None:
+    lose(path)
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.raises(base.StorageFailed, match="put a backup of both files back, or remove"):
+        await SqliteStorage(path).open()
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+async def test_a_new_cluster_is_logged_and_begins_whole_or_not_at_all(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    Path(f"{path}.new").write_bytes(b"half, from a start that was killed")
+    for _ in range(2):
+        storage = SqliteStorage(path)
+        await storage.open()
+        await storage.close()
+    assert caplog.messages == [f"a new cluster begins: there was no {path}"]
+    assert not Path(f"{path}.new").exists()
+
+
 async def test_a_missing_directory_is_made_for_the_owner_alone(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path / "new" / "state.db")
     await storage.open()
@@ -76,11 +115,36 @@ async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 async def test_commits_are_synced_in_full(path: Path, monkeypatch) -> None:
     connect, made = sqlite3.connect, []
     monkeypatch.setattr(
-        sqlite3, "connect", lambda *a, **k: made.append(connect(*a, **k)) or made[0]
+        sqlite3, "connect", lambda *a, **k: made.append(connect(*a, **k)) or made[-1]
     )
     medium = sqlite.SqliteMedium(path)
     medium.open()
-    (connection,) = made
+    connection = made[-1]
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     medium.close()
+
+
+@contextlib.contextmanager
+def no_file_grows() -> Iterator[None]:
+    """Every write to a file fails, of this whole process, as on a medium gone read-only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_check_notices_a_medium_that_refuses_writes_though_no_client_writes(
+    path: Path,
+) -> None:
+    storage = SqliteStorage(path)
+    await storage.open()
+    for _ in range(2):
+        await storage.check()
+        with no_file_grows(), pytest.raises(base.StorageFailed, match="cannot write"):
+            await storage.check()
+    await storage.check()
+    assert storage.revision == 0
+    await storage.close()
