@@ -85,6 +85,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         self.runtime_features = RuntimeFeatures(frozenset({"", "runc"}))
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _exec_nothing
         self.archive_members = ARCHIVE_MEMBERS
+        self.code_of_stopped = 137  # a process that exits by itself on SIGTERM may end with 0
         self.reopened: list[str] = []
         self.paused: set[str] = set()  # containers that a broken-off checkpoint left so
         self.closed = False
@@ -298,7 +299,7 @@ class FakeRuntime(FakeImages, FakeEvents):
     def _stop(self, container_id: str) -> None:
         container = self.containers.get(container_id)
         if container and container.state is ContainerState.RUNNING:
-            self.crash(container_id)
+            self.exit(container_id, self.code_of_stopped)
 
     def _sandbox(self, operation: str, sandbox_id: str) -> FakeSandbox:
         if sandbox := self.sandboxes.get(sandbox_id):
