@@ -83,11 +83,12 @@ class Unhealthy:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """Results for running containers, by id: to be killed, not ready, not started yet."""
+    """Results by id: running containers to be killed, not ready, not started yet; killed ones."""
 
     unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
     unready: frozenset[str] = frozenset()
     unstarted: frozenset[str] = frozenset()
+    killed: frozenset[str] = frozenset()
 
 
 NOT_PROBED = ProbeResults()

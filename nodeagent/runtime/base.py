@@ -338,7 +338,10 @@ class ContainerRuntime(Protocol):
     """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop.
 
     Stopping and removing are idempotent, also for unknown ids; any other call for an unknown id
-    raises RuntimeNotFound. The tests' contract suite holds every implementation to this.
+    raises RuntimeNotFound. A call that changes something is never cancelled, or the runtime would
+    lose what it made: a cancelled caller waits for its end (`loops.finish`), or leaves it running
+    (`stop_container`). A pull, a command and a checkpoint may be broken off. The tests' contract
+    suite holds every implementation to this.
     """
 
     endpoint: str
@@ -365,10 +368,7 @@ class ContainerRuntime(Protocol):
         self, container_id: str, *, location: str, timeout_s: float
     ) -> None: ...
     async def resume_container(self, container_id: str) -> bool:
-        """Resume a container that an aborted checkpoint left paused; False: it was not paused.
-
-        RuntimeNotSupported: the runtime cannot do it, and only its cgroup can.
-        """
+        """Resume what an aborted checkpoint left paused; False: it was not. RuntimeNotSupported."""
         ...
 
     async def exec_sync(

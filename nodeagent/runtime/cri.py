@@ -48,6 +48,7 @@ from orch.component.grpc_channel import (
     messages,
     observed,
 )
+from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -102,8 +103,8 @@ class CriRuntime:
             config=cri_requests.sandbox_config(spec), runtime_handler=spec.runtime_handler
         )
         timeout_s = self._timeout_s * _SANDBOX_TIMEOUT_FACTOR
-        sandbox_id = str((await self._call("RunPodSandbox", request, timeout_s)).pod_sandbox_id)
-        self._made.add(sandbox_id)
+        response = await self._write("RunPodSandbox", request, timeout_s)
+        self._made.add(sandbox_id := str(response.pod_sandbox_id))
         return sandbox_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -154,7 +155,7 @@ class CriRuntime:
 
     async def stop_container(self, container_id: str, *, timeout_s: int) -> None:
         request = pb.StopContainerRequest(container_id=container_id, timeout=timeout_s)
-        await self._call("StopContainer", request, timeout_s + self._timeout_s)
+        await self._write("StopContainer", request, timeout_s + self._timeout_s, finish_s=0)
 
     async def remove_container(self, container_id: str) -> None:
         await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
@@ -270,8 +271,17 @@ class CriRuntime:
     async def _read(self, operation: str, request: Any) -> Any:
         return await self._call(operation, request, READ_TIMEOUT_S)
 
-    async def _write(self, operation: str, request: Any) -> Any:
-        return await self._call(operation, request, self._timeout_s)
+    async def _write(
+        self,
+        operation: str,
+        request: Any,
+        timeout_s: float | None = None,
+        *,
+        finish_s: float = loops.FINISH_S,
+    ) -> Any:
+        """A call that is not cancelled with its caller, who waits `finish_s` for its end."""
+        call = self._call(operation, request, timeout_s or self._timeout_s)
+        return await loops.finish(call, name=f"runtime {operation}", limit_s=finish_s)
 
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
         due_s = asyncio.get_running_loop().time() + timeout_s

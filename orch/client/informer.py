@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +39,7 @@ _WATCH_S = 300
 # The revision is forgotten, or the server has not come to it, perhaps because an older store was
 # restored: nothing tells what changed since.
 _DISCONTINUED = (410, 504)
+_ASKED_FOR = 3  # of the objects that a list lacks
 _DEAF_AFTER = 1.25  # times the silence that ends a watch: time to dial anew
 
 
@@ -47,7 +48,8 @@ class Informer(Generic[T]):
 
     `on_change` is called in the loop after each change that was applied and after each list.
     `last_contact_s` is loop time of the last list, event or bookmark; None before the first. A
-    watch without one for `silence_s` is given up, and resumed over a new connection.
+    watch without one for `silence_s` is given up, and resumed over a new connection. With `doubts`,
+    a list that lacks known objects is believed only if some of them, asked for, are gone.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Informer(Generic[T]):
         field_selector: str = "",
         on_change: Callable[[], object] = lambda: None,
         silence_s: float = SILENCE_S,
+        doubts: bool = False,
     ) -> None:
+        self._doubts = doubts
         self.last_contact_s: float | None = None
         self.silence_s = silence_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,13 +123,36 @@ class Informer(Generic[T]):
         result = await self._client.list(
             self._model, self._namespace, field_selector=self._field_selector
         )
-        self._objects = {obj.key: obj for obj in result.items}
+        listed = {obj.key: obj for obj in result.items}
+        if self._doubts:
+            await self._require_gone(
+                [obj for key, obj in self._objects.items() if key not in listed]
+            )
+        self._objects = listed
         self._revision = result.resource_version
         self._synced.set()
         self._contact()
         if not self._interrupted:
             self._recovered()
         self._on_change()
+
+    async def _require_gone(self, missing: Sequence[T]) -> None:
+        """TransportError when one of some of these can still be read."""
+        for obj in random.sample(missing, min(len(missing), _ASKED_FOR)):
+            if await self._is_there(obj):
+                text = f"it lists {len(missing)} of the known {self.plural} no more and still has"
+                raise TransportError(f"the server contradicts itself: {text} {obj.key}")
+
+    async def _is_there(self, obj: T) -> bool:
+        """A refusal counts as "no": a node may not read what is not its own."""
+        meta = obj.metadata
+        try:
+            found = await self._client.get(self._model, meta.name, meta.namespace or "")
+        except ApiError as error:
+            if error.code == 429 or error.code >= 500:
+                raise
+            return False
+        return found.metadata.uid == meta.uid
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()

@@ -47,14 +47,15 @@ class ApiClient:
         self._json = JsonApi(transport)
 
     async def get(self, model: type[T], name: str, namespace: str = "") -> T:
-        return self._record(model, await self._json.get(_path(model, namespace, name)))
+        data = await self._json.get(_path(model, namespace, name))
+        return self._record(model, data, name, namespace)
 
     async def find(self, model: type[T], name: str, namespace: str = "") -> T | None:
-        """The object; None when there is none."""
+        """The object; None when there is none, as only a refusal that names it can say."""
         try:
             return await self.get(model, name, namespace)
         except ApiError as error:
-            if error.code == 404:
+            if error.code == 404 and error.name == name:
                 return None
             raise
 
@@ -79,6 +80,7 @@ class ApiClient:
             items = tuple(model.from_wire(item) for item in data["items"])
             for item in items:
                 _require_kind(model, item.apiVersion, item.kind)
+                _require_identity(item)
             return ListResult(items, _revision(data))
 
     async def create(self, obj: T, *, subresource: str = "") -> T:
@@ -89,8 +91,10 @@ class ApiClient:
 
     async def update(self, obj: T, *, subresource: str = "") -> T:
         """Replace; 409 Conflict when `metadata.resourceVersion` is not the stored one."""
-        path = _path(type(obj), obj.metadata.namespace or "", obj.metadata.name, subresource)
-        return self._record(type(obj), await self._json.send("PUT", path, obj.to_wire()))
+        meta = obj.metadata
+        path = _path(type(obj), meta.namespace or "", meta.name, subresource)
+        data = await self._json.send("PUT", path, obj.to_wire())
+        return self._record(type(obj), data, meta.name, meta.namespace or "")
 
     async def patch(
         self, model: type[T], name: str, patch: Any, *, namespace: str = "", subresource: str = ""
@@ -98,7 +102,7 @@ class ApiClient:
         """Apply a merge patch, which is JSON data."""
         path = _path(model, namespace, name, subresource)
         data = await self._json.send("PATCH", path, patch, content_type=PATCH_TYPES["merge"])
-        return self._record(model, data)
+        return self._record(model, data, name, namespace)
 
     async def delete(
         self,
@@ -145,12 +149,20 @@ class ApiClient:
                     _require_kind(model, record.get("apiVersion"), record.get("kind"))
                     _revision(record)
                     event = WatchEvent(kind, model.from_wire(record))
+                    if kind != "BOOKMARK":
+                        _require_identity(event.object)
                 yield event
 
-    def _record(self, model: type[T], data: dict[str, Any]) -> T:
+    def _record(
+        self, model: type[T], data: dict[str, Any], name: str = "", namespace: str = ""
+    ) -> T:
+        """The object in an answer; the one of that name if a name was asked for."""
         with self._reading(f"a {model.__name__}"):
             _require_kind(model, data.get("apiVersion"), data.get("kind"))
-            return model.from_wire(data)
+            record = model.from_wire(data)
+            if name:
+                _require_identity(record, f"{namespace}/{name}" if namespace else name)
+            return record
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -172,6 +184,14 @@ def _require_kind(model: type[ApiObject], version: Any, kind: Any, suffix: str =
     resource = kinds.resource_of(model)
     if (version, kind) != (resource.api_version, f"{resource.kind}{suffix}"):
         raise ValueError(f"it says to be a {kind!r} of {version!r}")
+
+
+def _require_identity(record: ApiObject, key: str = "") -> None:
+    """ValueError for what is no stored object, or not the one that was asked for."""
+    if not (record.metadata.name and record.metadata.uid):
+        raise ValueError("it has no metadata.name or no metadata.uid")
+    if key and record.key != key:
+        raise ValueError(f"it is {record.key}, not {key}")
 
 
 def _revision(data: dict[str, Any]) -> str:

@@ -36,6 +36,7 @@ from nodeagent.runtime.base import (
 )
 from tests.fakes.runtime_archive import ARCHIVE_MEMBERS, write_archive
 from tests.fakes.runtime_events import FakeEvents
+from tests.fakes.runtime_faults import changing, left_running
 from tests.fakes.runtime_images import EPOCH_NS, FakeImages, fake_sandbox_usage, fake_usage
 
 _MILLISECOND_NS = 1_000_000
@@ -84,6 +85,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         self.runtime_features = RuntimeFeatures(frozenset({"", "runc"}))
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _exec_nothing
         self.archive_members = ARCHIVE_MEMBERS
+        self.code_of_stopped = 137  # a process that exits by itself on SIGTERM may end with 0
         self.reopened: list[str] = []
         self.paused: set[str] = set()  # containers that a broken-off checkpoint left so
         self.closed = False
@@ -120,6 +122,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         await self.begin("features")
         return self.runtime_features
 
+    @changing
     async def run_sandbox(self, spec: SandboxSpec) -> str:
         await self.begin("run_sandbox", f"{spec.namespace}/{spec.name}")
         wanted = (spec.name, spec.namespace, spec.uid, spec.attempt)
@@ -147,6 +150,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         self.tell(row.id, EventKind.STARTED)
         return row.id
 
+    @changing
     async def stop_sandbox(self, sandbox_id: str) -> None:
         await self.begin("stop_sandbox", sandbox_id)
         if sandbox := self.sandboxes.get(sandbox_id):
@@ -157,6 +161,7 @@ class FakeRuntime(FakeImages, FakeEvents):
             sandbox.row = replace(sandbox.row, state=SandboxState.NOT_READY)
             sandbox.pid, sandbox.ip = None, ""
 
+    @changing
     async def remove_sandbox(self, sandbox_id: str) -> None:
         await self.begin("remove_sandbox", sandbox_id)
         for container_id in self._containers_of(sandbox_id):
@@ -184,6 +189,7 @@ class FakeRuntime(FakeImages, FakeEvents):
 
     # ---- the role: containers
 
+    @changing
     async def create_container(
         self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
     ) -> str:
@@ -213,6 +219,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         self.tell(row.id, EventKind.CREATED)
         return row.id
 
+    @changing
     async def start_container(self, container_id: str) -> None:
         await self.begin("start_container", container_id)
         container = self._container("start_container", container_id)
@@ -222,10 +229,12 @@ class FakeRuntime(FakeImages, FakeEvents):
         container.turn(ContainerState.RUNNING, started_at_ns=self._now_ns(), pid=pid)
         self.tell(container_id, EventKind.STARTED)
 
+    @left_running
     async def stop_container(self, container_id: str, *, timeout_s: int) -> None:
         await self.begin("stop_container", container_id)
         self._stop(container_id)
 
+    @changing
     async def remove_container(self, container_id: str) -> None:
         await self.begin("remove_container", container_id)
         if self.containers.pop(container_id, None):
@@ -260,10 +269,12 @@ class FakeRuntime(FakeImages, FakeEvents):
         self._running("exec_sync", container_id)
         return self.on_exec(container_id, command)
 
+    @changing
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         await self.begin("update_resources", container_id)
         self._container("update_resources", container_id).resources = resources
 
+    @changing
     async def reopen_log(self, container_id: str) -> None:
         await self.begin("reopen_log", container_id)
         self._running("reopen_log", container_id)
@@ -288,7 +299,7 @@ class FakeRuntime(FakeImages, FakeEvents):
     def _stop(self, container_id: str) -> None:
         container = self.containers.get(container_id)
         if container and container.state is ContainerState.RUNNING:
-            self.crash(container_id)
+            self.exit(container_id, self.code_of_stopped)
 
     def _sandbox(self, operation: str, sandbox_id: str) -> FakeSandbox:
         if sandbox := self.sandboxes.get(sandbox_id):

@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from nodeagent.runtime.base import RuntimeCallError
+from orch.component.process import loops
+
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+def changing(method: Method, *, limit_s: float = loops.FINISH_S) -> Method:
+    """A call that ends though its caller is cancelled."""
+
+    @functools.wraps(method)
+    async def whole(*arguments: Any, **named: Any) -> Any:
+        call = method(*arguments, **named)
+        return await loops.finish(call, name=f"fake {method.__name__}", limit_s=limit_s)
+
+    return whole  # type: ignore[return-value]
+
+
+def left_running(method: Method) -> Method:
+    """A call that goes on without a cancelled caller."""
+    return changing(method, limit_s=0)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from nodeagent.runtime.base import (
     Sandbox,
     SandboxUsage,
 )
-from tests.fakes.runtime_faults import CallFaults
+from tests.fakes.runtime_faults import CallFaults, changing
 
 IMAGES = ("localhost/busybox:1", "localhost/pause:1")
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -45,6 +45,7 @@ class FakeImages(CallFaults):
             self.images_known[reference] = fake_image(reference)
         return self.images_known[reference].id
 
+    @changing
     async def remove_image(self, reference: str) -> None:
         await self.begin("remove_image", reference)
         self.images_known.pop(reference, None)

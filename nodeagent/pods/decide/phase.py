@@ -22,26 +22,35 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
 
-def pod_phase(pod: Pod, inits: Sequence[ContainerStatus], apps: Sequence[ContainerStatus]) -> str:
-    """Pending, Running, Succeeded or Failed; a phase the API holds as final stays so."""
+def pod_phase(
+    pod: Pod,
+    inits: Sequence[ContainerStatus],
+    apps: Sequence[ContainerStatus],
+    *,
+    finished: bool,
+) -> str:
+    """Pending, Running, Succeeded or Failed; a phase the API holds as final stays so.
+
+    `finished`: no container will be started again.
+    """
     if pod.status.phase in FINAL_PHASES:
         return pod.status.phase
     policy = pod_policy(pod)
     if any(_counts_as_started(status) for status in apps):
-        return _phase_of_apps(apps, policy)
+        return _phase_of_apps(apps, policy, finished=finished)
     for container, status in zip(pod.spec.initContainers or (), inits, strict=True):
         if not is_done(container, status):
             failed = _exit_code(status) not in (None, 0) and not is_sidecar(container)
             return FAILED if failed and policy == "Never" else PENDING
-    return _phase_of_apps(apps, policy)
+    return _phase_of_apps(apps, policy, finished=finished)
 
 
-def _phase_of_apps(apps: Sequence[ContainerStatus], policy: str) -> str:
+def _phase_of_apps(apps: Sequence[ContainerStatus], policy: str, *, finished: bool) -> str:
     codes = [_exit_code(status) for status in apps]
     running = any(status.state and status.state.running for status in apps)
     if any(not _counts_as_started(status) for status in apps):
         return PENDING
-    if running or policy == "Always":
+    if running or policy == "Always" or not finished:
         return RUNNING
     if all(code == 0 for code in codes):
         return SUCCEEDED

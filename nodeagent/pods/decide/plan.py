@@ -50,7 +50,7 @@ def next_step(
     time, compared with the runtime's timestamps.
     """
     stale = _stop_stale(seen)
-    if is_finished(pod, seen):
+    if is_finished(pod, seen, probed):
         return Plan(stale or _wind_down(seen) or _tidy(seen), finished=True)
     if stale:
         return Plan(stale, _all_waiting(pod))
@@ -75,7 +75,7 @@ def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | N
     return None
 
 
-def is_finished(pod: Pod, seen: ObservedPod) -> bool:
+def is_finished(pod: Pod, seen: ObservedPod, probed: ProbeResults = NOT_PROBED) -> bool:
     """Whether every container has ended for good; a final phase in the API stays final."""
     if pod.status.phase in FINAL_PHASES:
         return True
@@ -88,7 +88,8 @@ def is_finished(pod: Pod, seen: ObservedPod) -> bool:
         if not is_sidecar(c)
     )
     return failed_init or all(
-        restarts.has_ended_for_good(c, seen.latest(c.name), policy) for c in pod.spec.containers
+        restarts.has_ended_for_good(c, seen.latest(c.name), policy, probed.killed)
+        for c in pod.spec.containers
     )
 
 

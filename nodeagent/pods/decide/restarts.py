@@ -7,7 +7,7 @@ agent continues counting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nodeagent.pods.actions import (
@@ -58,13 +58,22 @@ def is_changed(container: Container, detail: ContainerDetail) -> bool:
     return recorded_hash(detail) != spec.container_hash(container)
 
 
-def has_ended_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
-    """Exited, with no reason for a restart; a changed definition is one."""
+def has_ended_for_good(
+    container: Container,
+    latest: ContainerDetail | None,
+    policy: str,
+    killed: Collection[str] = (),
+) -> bool:
+    """Exited, with no reason for a restart; a changed definition is one.
+
+    What a failed probe has `killed` has failed, whatever its exit code.
+    """
     if latest is None or latest.container.state is not ContainerState.EXITED:
         return False
     if is_changed(container, latest):
         return False
-    return policy == "Never" or (policy == "OnFailure" and latest.exit_code == 0)
+    succeeded = latest.exit_code == 0 and latest.container.id not in killed
+    return policy == "Never" or (policy == "OnFailure" and succeeded)
 
 
 def has_failed_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
@@ -170,7 +179,7 @@ class RestartRules:
         if container.name in self._init_names:
             # An init container runs again in every new sandbox, and until it succeeds.
             return not here or latest.exit_code != 0
-        return not has_ended_for_good(container, latest, policy)
+        return not has_ended_for_good(container, latest, policy, self._probed.killed)
 
     def _start(self, container: Container, attempt: int, step: int) -> Decision:
         return self._unless_backing_off(

@@ -66,7 +66,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
         return before  # it never had a container here: rejected, or failed early
-    phase = pod_phase(pod, inits, apps)
+    phase = pod_phase(pod, inits, apps, finished=facts.plan.finished)
     ips = _addresses(pod, seen, facts, before)
     incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
     conditions = [

@@ -30,6 +30,7 @@ from orch.wire.records.pods import Container, Pod, Probe
 log = logging.getLogger(__name__)
 
 _RESULTS = {True: "successful", False: "failed", None: "unknown"}
+_KILLED = KeptResult(started=False, ready=False, unhealthy=True)
 _FIRST = {Kind.STARTUP: None, Kind.LIVENESS: True}
 
 
@@ -81,6 +82,7 @@ class ContainerHealth:
     ) -> None:
         self._files = files
         self._saving = asyncio.Lock()
+        self._killed: dict[str, set[str]] = {}  # ended after a failed probe, by uid of the pod
         self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # of the former agent, by uid
         self._prober = prober
         self._events = events
@@ -96,16 +98,21 @@ class ContainerHealth:
     async def recall(self, uid: str) -> None:
         """Read a former agent's results for a pod, before it is followed for the first time."""
         if uid not in self._recalled:
-            self._recalled[uid] = await self._files.load(uid)
+            self._recalled[uid] = known = await self._files.load(uid)
+            self._killed[uid] = {key for key, kept in known.items() if kept.unhealthy}
 
     def follow(self, pod: Pod, seen: ObservedPod, host_ip: str) -> None:
         """Probe the pod's running containers, and stop probing those that have exited.
 
         Pods in the host's network are reached at `host_ip`.
         """
-        running = dict(_running(pod, seen))
-        for container_id in self._own(pod.metadata.uid or "").keys() - running.keys():
+        running, uid = dict(_running(pod, seen)), pod.metadata.uid or ""
+        killed = self._killed.setdefault(uid, set())
+        for container_id in self._own(uid).keys() - running.keys():
+            if self._watched[container_id].unhealthy:
+                killed.add(container_id)
             self._end(container_id)
+        killed &= {detail.container.id for detail in seen.containers} - running.keys()
         address = _address(pod, seen, host_ip)
         for container_id, (container, detail) in running.items():
             if container_id not in self._watched and results.probes_of(container):
@@ -113,6 +120,7 @@ class ContainerHealth:
 
     def leave(self, uid: str) -> None:
         self._recalled.pop(uid, None)
+        self._killed.pop(uid, None)
         for container_id in self._own(uid):
             self._end(container_id)
 
@@ -123,12 +131,13 @@ class ContainerHealth:
         await self._prober.close()
 
     def results(self, uid: str) -> ProbeResults:
-        """The results of a pod's running containers."""
+        """The results of a pod's containers."""
         own = self._own(uid)
         return ProbeResults(
             unhealthy={k: w.unhealthy for k, w in own.items() if w.unhealthy},
             unready=frozenset(k for k, w in own.items() if not w.is_ready),
             unstarted=frozenset(k for k, w in own.items() if not w.started.is_set()),
+            killed=frozenset(self._killed.get(uid, ())),
         )
 
     def _own(self, uid: str) -> dict[str, _Watched]:
@@ -157,14 +166,16 @@ class ContainerHealth:
     async def _save(self, changing: _Watched, kind: Kind, *, good: bool) -> None:
         """Save the results of a pod's containers with the change applied."""
         uid = changing.pod.metadata.uid or ""
-        kept = {}
+        kept = dict.fromkeys(self._killed.get(uid, ()), _KILLED)
         for container_id, watched in self._own(uid).items():
             started, ready = watched.started.is_set(), watched.is_ready
             if watched is changing and kind is Kind.STARTUP:
                 started = good
             if watched is changing and kind is Kind.READINESS:
                 ready = good
-            kept[container_id] = KeptResult(started, ready)
+            failed = watched is changing and kind is not Kind.READINESS and not good
+            unhealthy = failed or watched.unhealthy is not None
+            kept[container_id] = KeptResult(started, ready, unhealthy)
         await self._files.save(uid, kept)
 
     def _end(self, container_id: str) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -26,10 +26,11 @@ _FILE = "probes.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """Of one running container."""
+    """Of one container that runs, or that a probe has ended."""
 
     started: bool
     ready: bool
+    unhealthy: bool = False  # to be killed, or killed
 
 
 class ResultFiles:
@@ -51,14 +52,16 @@ class ResultFiles:
         try:
             data = json.loads((self._pods / uid / _FILE).read_text())
             return {
-                key: KeptResult(held["started"] is True, held["ready"] is True)
+                key: KeptResult(
+                    held["started"] is True, held["ready"] is True, held.get("unhealthy") is True
+                )
                 for key, held in data.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def _save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
-        data = {key: {"started": v.started, "ready": v.ready} for key, v in kept.items()}
+        data = {key: asdict(result) for key, result in kept.items()}
         path = self._pods / uid / _FILE
         try:
             replace_file(path, json.dumps(data).encode())

@@ -47,6 +47,7 @@ class ApiSource:
             field_selector=f"spec.nodeName={node_name}",
             on_change=self._notify,
             silence_s=silence_s,
+            doubts=True,
         )
         self._annotated: dict[str, Pod] = {}  # by uid
 

@@ -59,15 +59,19 @@ class PodObjects:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
         try:
             if reference.kind != CONFIG_MAP:
-                secret = await self._client.get(Secret, reference.name, namespace)
-                return ObjectData(_decoded(secret.data))
-            config = await self._client.get(ConfigMap, reference.name, namespace)
-            text = {key: value.encode() for key, value in (config.data or {}).items()}
-            return ObjectData({**text, **_decoded(config.binaryData)})
+                return _data_of(await self._client.find(Secret, reference.name, namespace))
+            return _data_of(await self._client.find(ConfigMap, reference.name, namespace))
         except (ApiError, TransportError) as error:
-            if isinstance(error, ApiError) and error.code == 404:
-                return ObjectData(absent=True)
             return ObjectData(problem=f"{reference} cannot be read: {error}")
+
+
+def _data_of(found: ConfigMap | Secret | None) -> ObjectData:
+    if found is None:
+        return ObjectData(absent=True)
+    if isinstance(found, Secret):
+        return ObjectData(_decoded(found.data))
+    text = {key: value.encode() for key, value in (found.data or {}).items()}
+    return ObjectData({**text, **_decoded(found.binaryData)})
 
 
 def _decoded(data: dict[str, str] | None) -> dict[str, bytes]:

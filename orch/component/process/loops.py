@@ -7,6 +7,7 @@ All times are the running loop's, so tests can advance them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
@@ -35,6 +36,26 @@ async def cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+FINISH_S = 10.0
+
+
+async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FINISH_S) -> T:
+    """Run `coro` to its end even when the caller is cancelled, who waits for that end first.
+
+    After `limit_s` the cancelled caller waits no longer and leaves it running.
+    """
+    task = spawn(coro, name=name)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + limit_s
+        while not task.done() and (left_s := until_s - loop.time()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,), timeout=left_s)
+        raise
 
 
 class Loop(Protocol):

@@ -166,12 +166,13 @@ async def test_a_pod_that_does_not_end_keeps_the_machine_no_longer_than_its_grou
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     await scene.start(prior("stuck", 0))
-    scene.world.runtime.hold("stop_container")
+    held = scene.world.runtime.hold("stop_container")
     scene.manager.signals.put_nowait(True)
     began_s = asyncio.get_running_loop().time()
     await scene.world.until(scene.manager.released, within_s=60)
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(20, abs=1)
     assert "pods that did not end within 20 s: default/stuck" in caplog.messages
+    held.release()
 
 
 async def test_no_pod_is_taken_meanwhile_and_a_shutdown_can_be_called_off(scene: Scene) -> None:

@@ -35,6 +35,7 @@ class DeadlyRuntime(ClockedRuntime):
         super().__init__()
         self.died = asyncio.Event()
         self.deadly: tuple[str, int, bool] | None = None  # operation, how many to let pass, effect
+        self._hanging: list[asyncio.Task[Any]] = []
 
     def kill_at(self, operation: str, number: int, *, takes_effect: bool) -> None:
         self.died.clear()
@@ -57,6 +58,8 @@ class DeadlyRuntime(ClockedRuntime):
 
     def heal_all(self) -> None:
         self.deadly = None
+        for task in self._hanging:
+            task.cancel()
         for operation in (*STARTING, *STOPPING):
             self.__dict__.pop(operation, None)
 
@@ -68,6 +71,8 @@ class DeadlyRuntime(ClockedRuntime):
         return left == 0
 
     async def _hang(self) -> None:
+        if task := asyncio.current_task():
+            self._hanging.append(task)
         self.died.set()
         await asyncio.Event().wait()
 

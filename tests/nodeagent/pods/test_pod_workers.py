@@ -234,10 +234,11 @@ async def test_remove_all_gives_up_in_time_and_names_what_is_left(
     await world.start(pod())
     await world.until(lambda: "app" in world.running())
     await world.stop()
-    world.runtime.hold("stop_container")
+    held = world.runtime.hold("stop_container")
     began_s = asyncio.get_running_loop().time()
     await world.workers.remove_all(10)
     assert 10 <= asyncio.get_running_loop().time() - began_s < 20
+    held.release()
     assert "pods not removed within 10 s: default/web" in caplog.text
 
 

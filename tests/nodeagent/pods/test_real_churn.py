@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.runtime.base import ContainerSpec, SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
 from tests.conftest_runtime import RealRuntime
 from tests.fakes.realpods import Agent, manifest, ready
@@ -22,6 +23,8 @@ from tests.fakes.retained import retained
 pytestmark = pytest.mark.real
 
 AT_ONCE = 10
+SHORT_LIVED = 30
+LATER_S = 0.02
 _FEW = 3  # descriptors that may be new once: a connection made again, a timer
 MOUNTS = [
     {"name": "memory", "mountPath": "/memory"},
@@ -116,6 +119,45 @@ async def test_a_thousand_pods_leave_nothing_behind(
     tmp_path: Path, real_runtime: RealRuntime
 ) -> None:
     await churn(tmp_path, real_runtime, 1000 // AT_ONCE)
+
+
+class HastyRuntime(CriRuntime):
+    """As a pod's container starts, its manifest goes, each a little later than the last."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(endpoint)
+        self.manifests: dict[str, Path] = {}  # by name of the pod
+        self._pods: dict[str, str] = {}  # by id of the container
+
+    async def create_container(
+        self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
+    ) -> str:
+        container_id = await super().create_container(sandbox_id, spec, sandbox)
+        self._pods[container_id] = sandbox.name
+        return container_id
+
+    async def start_container(self, container_id: str) -> None:
+        delay_s = len(self.manifests) % AT_ONCE * LATER_S
+        path = self.manifests.pop(self._pods[container_id])
+        asyncio.get_running_loop().call_later(delay_s, path.unlink)
+        await super().start_container(container_id)
+
+
+async def test_pods_deleted_while_they_start_leave_no_process(
+    tmp_path: Path, real_runtime: RealRuntime
+) -> None:
+    before = processes_of(real_runtime)
+    runtime = HastyRuntime(real_runtime.endpoint)
+    agent = Agent(tmp_path, real_runtime.endpoint, runtime)
+    agent.start()
+    for number in range(SHORT_LIVED):
+        name = f"short{number}"
+        runtime.manifests[f"{name}-{agent.node}"] = agent.put(manifest(name, {"name": "app"}))
+        if number % AT_ONCE == AT_ONCE - 1:
+            await agent.until(lambda: not [*agent.manifests.iterdir()])
+            await agent.gone(within_s=120)
+    await settle(lambda: len(processes_of(real_runtime)) <= len(before), within_s=10)
+    await agent.close()
 
 
 class DyingRuntime(CriRuntime):

@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import stat
 import tarfile
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +203,31 @@ async def test_a_container_starts_only_once(subject: Subject) -> None:
 
     with pytest.raises(base.RuntimeCallError):
         await subject.runtime.start_container(container_id)
+
+
+async def cancelled(call: Coroutine[Any, Any, object]) -> None:
+    """Begin a call, and give it up at once."""
+    task = loops.spawn(call, name="given up")
+    await asyncio.sleep(0)
+    await loops.cancel(task)
+
+
+async def test_what_a_call_changes_is_changed_though_its_caller_is_cancelled(
+    subject: Subject,
+) -> None:
+    runtime, spec = subject.runtime, subject.sandbox_spec()
+    await cancelled(subject.sandbox(spec))
+    listed = [s.id for s in await runtime.list_sandboxes() if s.uid == spec.uid]
+    subject.sandboxes += listed
+    assert len(listed) == 1
+    await cancelled(runtime.create_container(listed[0], container_spec(), spec))
+    made = [c.id for c in await runtime.list_containers() if c.sandbox_id == listed[0]]
+    assert len(made) == 1
+    await cancelled(runtime.start_container(made[0]))
+    started = await runtime.container_detail(made[0])
+    assert started.container.state is base.ContainerState.RUNNING
+    await cancelled(runtime.remove_container(made[0]))
+    assert not [c for c in await runtime.list_containers() if c.sandbox_id == listed[0]]
 
 
 async def test_a_command_runs_in_a_container_and_gives_both_outputs(subject: Subject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import time
@@ -317,7 +318,7 @@ async def test_closing_ends_calls_in_flight_as_unavailable_and_refuses_new_ones(
     await runtime.close()
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_runtime_too(
+async def test_a_cancelled_read_is_cancelled_at_the_runtime_too(
     server: CriServer, runtime: CriRuntime
 ) -> None:
     held = server.runtime.hold("version")
@@ -331,6 +332,28 @@ async def test_a_cancelled_call_is_cancelled_at_the_runtime_too(
     async with asyncio.timeout(30):
         await held.ended.wait()
     assert await runtime.conditions()
+
+
+@pytest.mark.parametrize(
+    ("operation", "waits"), [("start_container", True), ("stop_container", False)]
+)
+async def test_a_change_goes_on_at_the_runtime_whether_its_cancelled_caller_waits_or_not(
+    server: CriServer, runtime: CriRuntime, operation: str, waits: bool
+) -> None:
+    held = server.runtime.hold(operation)
+    calls = {
+        "start_container": runtime.start_container,
+        "stop_container": functools.partial(runtime.stop_container, timeout_s=100),
+    }
+    call = asyncio.ensure_future(calls[operation]("a"))
+    await held.reached.wait()
+    call.cancel()
+    done, _ = await asyncio.wait((call,), timeout=0.1)
+    assert bool(done) is not waits
+    assert not held.ended.is_set()
+    held.release()
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 async def test_a_runtime_that_was_never_called_closes(tmp_path: Path) -> None:

@@ -26,7 +26,12 @@ from orch.wire.records.core import Node
 
 
 def node(name: str, revision: int, label: str = "") -> dict[str, Any]:
-    metadata = {"name": name, "resourceVersion": str(revision), "labels": {"l": label}}
+    metadata = {
+        "name": name,
+        "uid": f"u-{name}",
+        "resourceVersion": str(revision),
+        "labels": {"l": label},
+    }
     return {"kind": "Node", "apiVersion": "v1", "metadata": metadata}
 
 
@@ -40,6 +45,7 @@ class Server:
         self.revision = 10
         self.refuse: ApiError | None = None
         self.refuse_watches: ApiError | None = None
+        self.lie: object = None  # instead of a list
         self.lists = 0
         self.watched_from: list[str] = []
         self.fields: list[str] = []
@@ -63,6 +69,8 @@ class Server:
         if "watch" in request.query:
             return await self.watch(request)
         self.lists += 1
+        if self.lie is not None:
+            return web.json_response(self.lie)
         return web.json_response(
             {
                 "kind": "NodeList",
@@ -71,6 +79,12 @@ class Server:
                 "items": list(self.objects.values()),
             }
         )
+
+    async def one(self, request: web.Request) -> web.Response:
+        if found := self.objects.get(request.match_info["name"]):
+            return web.json_response(found)
+        refused = ApiError(403, "Forbidden", "a node reads its own pods only")
+        return web.json_response(refused.to_status(), status=403)
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -108,6 +122,7 @@ class Watcher:
             field_selector="metadata.name!=x",
             on_change=self.on_change,
             silence_s=silence_s,
+            doubts=True,
         )
 
     def on_change(self) -> None:
@@ -140,6 +155,7 @@ async def watcher(
     monkeypatch.setattr(informer_module, "MAX_DELAY_S", 0.01)
     app = web.Application()
     app.router.add_get("/api/v1/nodes", server.handle)
+    app.router.add_get("/api/v1/nodes/{name}", server.one)
     listening = await aiohttp_server(app)
     transport = Transport(ClientConfig(server=str(listening.make_url("/"))[:-1]), timeout_s=2)
     watcher = Watcher(ApiClient(transport), getattr(request, "param", 120.0))
@@ -200,6 +216,40 @@ async def test_a_bookmark_moves_the_revision_and_is_contact_but_no_change(
     server.break_off()
     await watcher.until(lambda: server.streams)
     assert (server.watched_from[-1], watcher.changes) == ("77", 1)
+
+
+NODES = {"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "99"}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"},
+        {"kind": "Status", "apiVersion": "v1", "items": []},
+        NODES,
+        {**NODES, "kind": "PodList", "items": []},
+        {**NODES, "metadata": {}, "items": []},
+        {**NODES, "items": [{}]},
+        {**NODES, "items": [{**node("a", 5), "metadata": {"name": "a"}}]},
+        {**NODES, "items": []},  # contradicted by what can be read
+    ],
+)
+async def test_what_is_known_outlives_an_answer_that_is_no_list_of_it(
+    wrong: object, server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.put("a")
+    server.put("b")
+    await watcher.until(lambda: server.streams)
+    server.lie = wrong
+    expired = ApiError(410, "Expired", "too old resource version").to_status()
+    await server.send("ERROR", expired)
+    await watcher.until(lambda: server.lists >= 4)
+    assert set(watcher.known()) == {"a", "b"}
+    assert "cannot watch nodes, retrying" in caplog.text
+    server.lie = None
+    del server.objects["a"]
+    await watcher.until(lambda: set(watcher.known()) == {"b"})
 
 
 @pytest.mark.parametrize("how", ["event", "status"])

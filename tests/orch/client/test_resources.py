@@ -111,7 +111,9 @@ async def test_paths_follow_the_table_of_kinds(
 ) -> None:
     kinds = {"leases": ("coordination.orch.io/v1", "Lease"), "nodes": ("v1", "Node")}
     version, kind = next((kinds[one] for one in kinds if one in path), ("v1", "Pod"))
-    server.answer = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}}
+    namespace = path.partition("/namespaces/")[2].partition("/")[0]
+    meta = {"name": "../a b" if ".." in path else "a", "namespace": namespace or None, "uid": "u"}
+    server.answer = {"apiVersion": version, "kind": kind, "metadata": meta}
     await call(client)
     assert (server.method, server.path) == (method, path)
 
@@ -206,6 +208,13 @@ async def test_a_refusal_without_a_status_keeps_its_code(
         ({}, "answered what is not a Node: it says to be a None of None"),
         ({"kind": "Status", "apiVersion": "v1"}, "it says to be a 'Status' of 'v1'"),
         ({"kind": "Node", "apiVersion": "v2"}, "it says to be a 'Node' of 'v2'"),
+        ({"kind": "Node", "apiVersion": "v1"}, "it has no metadata.name or no metadata.uid"),
+        ({**NODE, "metadata": {"name": "alpha"}}, "it has no metadata.name or no metadata.uid"),
+        ({**NODE, "metadata": {"name": "beta", "uid": "u"}}, "it is beta, not alpha"),
+        (
+            {**NODE, "metadata": {"name": "alpha", "namespace": "x", "uid": "u"}},
+            "it is x/alpha, not alpha",
+        ),
         (
             {**NODE, "metadata": {"name": 5}},
             r"answered what is not a Node: metadata\.name: .* string",
@@ -233,6 +242,8 @@ async def test_an_answer_that_makes_no_sense_is_no_answer(
         ({**NODES, "metadata": {}, "items": []}, "it has no metadata.resourceVersion"),
         ({**NODES, "metadata": {"resourceVersion": ""}, "items": []}, "no metadata.resource"),
         ({**NODES, "items": [{**NODE, "kind": "Pod"}]}, "it says to be a 'Pod' of 'v1'"),
+        ({**NODES, "items": [{}]}, "it has no metadata.name or no metadata.uid"),
+        ({**NODES, "items": [{**NODE, "metadata": {"uid": "u"}}]}, "it has no metadata.name"),
     ],
 )
 async def test_only_a_list_that_says_to_be_one_is_believed(
@@ -327,6 +338,10 @@ async def test_a_line_that_makes_no_sense_ends_the_watch(
         ({**NODE, "kind": "Pod"}, "it says to be a 'Pod' of 'v1'"),
         ({**NODE, "apiVersion": "x"}, "it says to be a 'Node' of 'x'"),
         ({**NODE, "metadata": {"name": "alpha"}}, "it has no metadata.resourceVersion"),
+        (
+            {**NODE, "metadata": {"name": "alpha", "resourceVersion": "9"}},
+            "it has no metadata.name or no metadata.uid",
+        ),
     ],
 )
 async def test_only_events_about_what_is_watched_are_believed(

@@ -165,6 +165,48 @@ async def test_a_container_that_fails_its_liveness_probe_is_restarted(
     assert shown(world).restartCount == 1
 
 
+@pytest.mark.parametrize("kind", ["liveness", "startup"])
+@pytest.mark.parametrize(
+    ("policy", "restarts"), [("Always", True), ("OnFailure", True), ("Never", False)]
+)
+async def test_what_a_probe_kills_has_failed_even_with_exit_code_0(
+    world: PodWorld, answers: Answers, kind: str, policy: str, restarts: bool
+) -> None:
+    world.runtime.code_of_stopped = 0
+    phases: list[str | None] = []
+    world.registry.on_status(lambda _uid: phases.append(world.status().status.phase))
+    wanted = probed(**{kind: {"failureThreshold": 1}})
+    spec = wanted.spec.model_copy(update={"restartPolicy": policy})
+    answers.bad.add(kind)
+    await world.start(wanted.model_copy(update={"spec": spec}))
+    await world.until(lambda: "Killing" in world.reasons())
+    answers.bad.clear()
+    await asyncio.sleep(60)
+    assert bool(shown(world).restartCount) is restarts
+    assert ("app" in world.running()) is restarts
+    assert ("Succeeded" in phases) is not restarts
+
+
+async def test_a_kill_that_an_agents_end_interrupts_counts_for_the_next_one(
+    world: PodWorld, answers: Answers
+) -> None:
+    world.runtime.code_of_stopped = 0
+    wanted = probed(liveness={"failureThreshold": 1})
+    spec = wanted.spec.model_copy(update={"restartPolicy": "OnFailure"})
+    wanted = wanted.model_copy(update={"spec": spec})
+    answers.bad.add("liveness")
+    held = world.runtime.hold("stop_container")
+    await world.start(wanted)
+    await held.reached.wait()
+    await world.stop()
+    held.release()
+    await world.until(lambda: not world.running())
+    answers.bad.clear()
+    heir = world.successor()
+    await heir.start(wanted)
+    await heir.until(lambda: "app" in heir.running())
+
+
 async def test_a_failing_liveness_probe_runs_into_back_off(
     world: PodWorld, answers: Answers
 ) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from nodeagent.pods.spec.references import Reference
 from nodeagent.pods.volumes import directories
 from nodeagent.pods.volumes.objects import PodObjects
-from orch.client.transport import TransportError
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport, TransportError
 from orch.wire.errors import ApiError
 from orch.wire.records.configuration import ConfigMap, Secret
 from orch.wire.records.meta import ObjectMeta
@@ -131,6 +136,41 @@ async def test_what_cannot_be_read_is_not_taken_for_absent(error: Exception) -> 
     data = found[Reference("ConfigMap", "settings")]
     assert not data.absent
     assert str(error) in data.problem
+
+
+META = {"name": "settings", "namespace": "default", "uid": "u"}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
+
+
+@pytest.mark.looptime(False)
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (200, {}),
+        (200, CONFIG),
+        (200, {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"}),
+        (200, {**CONFIG, "kind": "Secret", "metadata": META}),
+        (200, {**CONFIG, "metadata": {**META, "name": "other"}}),
+        (200, {**CONFIG, "metadata": {**META, "namespace": "other"}}),
+        (200, {**CONFIG, "metadata": META, "binaryData": {"a": "no base64"}}),
+        (404, "404 page not found"),
+    ],
+)
+async def test_an_answer_of_another_kind_is_not_an_empty_object(
+    status: int, answer: object, aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]
+) -> None:
+    async def handle(_request: web.Request) -> web.Response:
+        return web.json_response(answer, status=status)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/default/configmaps/settings", handle)
+    url = str((await aiohttp_server(app)).make_url("/"))[:-1]
+    transport = Transport(ClientConfig(server=url))
+    found = await PodObjects(ApiClient(transport)).of(pod(container_data("app", env=[KEY])))
+    await transport.close()
+    data = found[Reference("ConfigMap", "settings")]
+    assert (data.absent, data.data) == (False, {})
+    assert data.problem.startswith('configmap "settings" cannot be read: ')
 
 
 async def test_without_an_api_server_there_are_no_objects() -> None:

@@ -10,8 +10,9 @@ import pytest
 from nodeagent.pods.actions import Plan
 from nodeagent.pods.decide import plan
 from nodeagent.runtime.base import RuntimeUnavailable
+from orch.component.process import loops
 from orch.wire.records.pods import Pod
-from tests.fakes.pods import pod
+from tests.fakes.pods import UID, pod
 from tests.fakes.podworld import PodWorld
 
 pytestmark = pytest.mark.looptime
@@ -48,3 +49,64 @@ async def test_a_runtime_that_lists_and_takes_no_call_is_not_asked_without_end(
     assert world.waiting("a") == "ContainerCreating", "it is the runtime's fault, not the pod's"
     world.runtime.heal("run_sandbox")
     await world.until(lambda: "a" in world.running(), within_s=40)
+
+
+BEGINNINGS = ("run_sandbox", "create_container", "start_container")
+
+
+@pytest.mark.parametrize("operation", BEGINNINGS)
+async def test_a_pod_deleted_in_the_midst_of_a_call_is_removed_after_that_call(
+    world: PodWorld, operation: str
+) -> None:
+    held = world.runtime.hold(operation)
+    await world.start(pod("a"))
+    await held.reached.wait()
+    before = len(world.runtime.calls)
+    world.source.set()
+    await asyncio.sleep(5)
+    changes = {"stop_sandbox", "remove_sandbox", "remove_container", "stop_container"}
+    assert not changes & {call.operation for call in world.runtime.calls[before:]}
+    assert not held.ended.is_set(), "the runtime would forget what it is making"
+    held.release()
+    await world.until(lambda: not world.traces())
+
+
+@pytest.mark.parametrize("operation", BEGINNINGS)
+async def test_an_agent_told_to_stop_lets_the_runtime_finish_a_start(
+    world: PodWorld, operation: str
+) -> None:
+    held = world.runtime.hold(operation)
+    await world.start(pod("a", restartPolicy="Never"))
+    await held.reached.wait()
+    stopping = loops.spawn(world.stop(), name="stopping")
+    await asyncio.sleep(1)
+    assert not held.ended.is_set()
+    held.release()
+    await stopping
+    heir = world.successor()
+    await heir.start(pod("a", restartPolicy="Never"))
+    await heir.until(lambda: heir.status().status.phase == "Running")
+    assert len(world.runtime.containers) == len(world.runtime.sandboxes) == 1
+
+
+async def test_an_agent_told_to_stop_does_not_wait_for_ever(world: PodWorld) -> None:
+    held = world.runtime.hold("start_container")
+    await world.start(pod("a"))
+    await held.reached.wait()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await world.stop()
+    assert 5 < loop.time() - began_s < 15
+    held.release()
+
+
+async def test_a_shorter_grace_period_does_not_wait_for_the_longer_one(world: PodWorld) -> None:
+    await world.start(pod("a", terminationGracePeriodSeconds=3600))
+    await world.until(lambda: "a" in world.running())
+    held = world.runtime.hold("stop_container")
+    world.source.set(pod("a", metadata={"deletionTimestamp": "2026-01-31T12:00:00Z"}))
+    await held.reached.wait()
+    assert world.workers.evict(UID, "the disk is full")
+    await world.until(lambda: not world.traces())
+    assert not held.ended.is_set()
+    held.release()

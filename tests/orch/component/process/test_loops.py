@@ -168,6 +168,28 @@ async def test_cancel_waits_for_the_end_of_what_it_cancels() -> None:
     assert ended == [True]
 
 
+@pytest.mark.parametrize(("takes_s", "waits_s"), [(0, 1), (4, 4), (100, 10)])
+async def test_what_must_finish_is_waited_for_by_whoever_is_cancelled_and_never_cancelled(
+    takes_s: float, waits_s: float
+) -> None:
+    ended = asyncio.Event()
+
+    async def work() -> str:
+        await asyncio.sleep(takes_s)
+        ended.set()
+        return "done"
+
+    loop = asyncio.get_running_loop()
+    caller = loops.spawn(loops.finish(work(), name="work"), name="caller")
+    for moment_s in (1, 2):
+        loop.call_later(moment_s, caller.cancel)
+    began_s = loop.time()
+    await asyncio.wait((caller,))
+    assert loop.time() - began_s == pytest.approx(waits_s + (takes_s > 10) - (not takes_s), abs=0.1)
+    assert caller.cancelled() is bool(takes_s)
+    await ended.wait()
+
+
 def test_backoff_grows_to_its_limit_and_starts_again_after_a_success() -> None:
     backoff = Backoff(0.2, 2, 7)
     assert [backoff.next() for _ in range(8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7, 7]
