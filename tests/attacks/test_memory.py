@@ -23,7 +23,7 @@ import pytest
 
 from orch.component.pki import Authority, KeyPair, Subject
 from tests.attacks import harness
-from tests.attacks.harness import NODE, OPERATOR, TENANT, Attacked
+from tests.attacks.harness import NEIGHBOUR, NODE, OPERATOR, TENANT, Attacked
 from tests.e2e.harness import eventually
 
 pytestmark = pytest.mark.alone
@@ -176,6 +176,21 @@ def test_lists_of_states_that_were_replaced_are_let_go(target: Attacked) -> None
         for number in range(210):
             stack.enter_context(unread(target, TENANT, OBJECTS))
             assert big(target, "PUT", f"big{number % LISTED}", BIG + str(number)) == 200
+
+
+def test_a_slow_reader_is_not_cut_for_what_another_tenant_replaces(target: Attacked) -> None:
+    path = f"/api/v1/namespaces/{NEIGHBOUR}/configmaps"
+    for number in range(3):
+        made = {"metadata": {"name": f"slow{number}"}, "data": {"x": BIG}}
+        assert target.ask(NEIGHBOUR, "POST", path, made).status == 201
+    with unread(target, NEIGHBOUR, path) as connection:
+        for number in range(HELD_MB + 5):
+            assert big(target, "PUT", f"big{number % LISTED}", BIG + str(number)) == 200
+        taken = 0
+        while taken < 3 * len(BIG):
+            more = len(connection.recv(65_536))
+            assert more, f"the list broke off after {taken} bytes"
+            taken += more
 
 
 def test_logs_that_nobody_reads_hold_up_their_agent(target: Attacked) -> None:

@@ -39,7 +39,7 @@ from orch.server.objects import (
     renewal,
 )
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Notes, encode
+from orch.server.objects.document import Notes, encode, prefix_of
 from orch.server.request import attributes, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.server.storage.base import (
@@ -163,14 +163,16 @@ class ResourceHandlers:
         list_watch.require_revision(self._backend, wanted.resource_version)
         rendering = call.rendering(self._backend.now())
         stored = self._backend.find(call.target())
-        return call.answer_stored(rendering, stored, self._backend.storage.hold)
+        hold = partial(self._backend.storage.hold, stored.key)
+        return call.answer_stored(rendering, stored, hold)
 
     async def _list(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
         page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
-        return call.answer_list(rendering, page, self._backend.storage.hold)
+        prefix = prefix_of(call.strategy.resource, call.info.namespace)
+        return call.answer_list(rendering, page, partial(self._backend.storage.hold, prefix))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
         if call.request.version < HttpVersion11:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from orch.server import turns
@@ -130,7 +131,7 @@ async def open_watch(
     except BaseException:
         watch.close()
         raise
-    return Opened(initial, from_revision, watch, backend.storage.hold)
+    return Opened(initial, from_revision, watch, partial(backend.storage.hold, prefix))
 
 
 def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:

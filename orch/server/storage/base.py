@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from orch.server.storage.tally import Tally
 
 Derived = TypeVar("Derived")
-Hold = Callable[[Callable[[], None]], Callable[[], None]]  # as `Storage.hold`
+Hold = Callable[[Callable[[], None]], Callable[[], None]]  # `Storage.hold` of a prefix
 
 
 class StorageError(Exception):
@@ -218,7 +218,7 @@ class Storage(Protocol):
         With a concern the watch may omit other changes, and they cost it nothing.
         """
 
-    def hold(self, outdated: Callable[[], None]) -> Callable[[], None]:
+    def hold(self, prefix: str, outdated: Callable[[], None]) -> Callable[[], None]:
         """Announce a reader that keeps the present states of objects until it calls the result.
 
         `outdated` is called once too much was replaced since: then the reader must let go.

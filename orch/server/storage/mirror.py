@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 
+from orch.server.storage import watches
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
 from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of all kinds together
-MAX_BEHIND_BYTES = 128 * 1024 * 1024  # replaced since a reader took hold of a state
+MAX_BEHIND_BYTES = 128 * 1024 * 1024  # replaced since readers took hold of a state, in all
 
 
 class _KindTable:
@@ -63,6 +64,26 @@ class _KindTable:
         return sorted(found, key=attrgetter("key"))
 
 
+class _Holds:
+    """The readers of what is below one prefix, the oldest first, and the bytes replaced there."""
+
+    def __init__(self) -> None:
+        self.readers: dict[object, tuple[int, Callable[[], None]]] = {}
+        self.replaced_bytes = 0
+
+    @property
+    def behind_bytes(self) -> int:
+        """What was replaced since the oldest reader came."""
+        since_bytes, _ = next(iter(self.readers.values()), (self.replaced_bytes, None))
+        return self.replaced_bytes - since_bytes
+
+
+def _prefixes_of(key: str) -> list[str]:
+    """Its kind's, its namespace's, and itself: `/pods/`, `/pods/default/`, `/pods/default/a`."""
+    parts = key.split("/")
+    return [key, *("/".join(parts[:count]) + "/" for count in range(2, len(parts)))]
+
+
 def _data_of(stored: Stored | None) -> bytes | None:
     return None if stored is None else stored.data
 
@@ -76,8 +97,7 @@ class MirroredStorage:
         self._tables: dict[str, _KindTable] = {}
         self.tally = Tally()
         self._ended = False
-        self._replaced_bytes = 0  # ever
-        self._holds: dict[object, tuple[int, Callable[[], None]]] = {}  # oldest first
+        self._holds: dict[str, _Holds] = {}  # by the prefix that is read
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
         """Start from the medium's contents; history before `revision` is unknown."""
@@ -121,11 +141,12 @@ class MirroredStorage:
             self.revision = change.revision
         for table, its_changes in by_table.items():
             keep = max(MIN_KEPT, 2 * len(table.objects))
-            self._replaced_bytes += table.history.append(its_changes, keep)
+            table.history.append(its_changes, keep)
             table.concerned.notify(its_changes)
             table.concerned.forget(table.history.floor)
         self.shrink_history(MAX_HISTORY_BYTES)
-        self._end_holds()
+        if self._holds:
+            self._end_holds(changes)
 
     def shrink_history(self, max_bytes: int) -> None:
         """Bound what history holds; the kind with the most forgets, an eighth more than it must."""
@@ -137,25 +158,39 @@ class MirroredStorage:
             table.concerned.forget(table.history.floor)
             total -= before - table.history.held_bytes
 
-    def hold(self, outdated: Callable[[], None]) -> Callable[[], None]:
-        """Announce a reader that keeps the present states of objects until it calls the result.
+    def hold(self, prefix: str, outdated: Callable[[], None]) -> Callable[[], None]:
+        """Announce a reader that keeps the present states of the objects below a prefix (or of one,
+        by its key) until it calls the result.
 
         `outdated` is called once too much was replaced since: then the reader must let go.
         """
+        holds = self._holds.setdefault(prefix, _Holds())
         held = object()
-        self._holds[held] = self._replaced_bytes, outdated
+        holds.readers[held] = holds.replaced_bytes, outdated
 
         def release() -> None:
-            self._holds.pop(held, None)
+            holds.readers.pop(held, None)
+            if not holds.readers and self._holds.get(prefix) is holds:
+                del self._holds[prefix]
 
         return release
 
-    def _end_holds(self) -> None:
-        while self._holds:
-            held, (since_bytes, outdated) = next(iter(self._holds.items()))
-            if self._replaced_bytes - since_bytes <= MAX_BEHIND_BYTES:
-                return
-            del self._holds[held]
+    def _end_holds(self, changes: Sequence[Change]) -> None:
+        """While too much is kept in all, the oldest reader lets go of where most was replaced: what
+        changes in one namespace cuts no reader of another.
+        """
+        for change in changes:
+            for prefix in _prefixes_of(change.key):
+                if prefix in self._holds:
+                    self._holds[prefix].replaced_bytes += watches.replaced_bytes(change)
+        behind = {prefix: holds.behind_bytes for prefix, holds in self._holds.items()}
+        while sum(behind.values()) > MAX_BEHIND_BYTES:
+            prefix = max(behind, key=behind.__getitem__)
+            holds = self._holds[prefix]
+            _, outdated = holds.readers.pop(next(iter(holds.readers)))
+            behind[prefix] = holds.behind_bytes
+            if not holds.readers:
+                del self._holds[prefix]
             outdated()
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:

@@ -66,18 +66,13 @@ class History:
         """The position of a reader that has seen everything."""
         return self._first + len(self._changes)
 
-    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> int:
-        """Forget all but the newest `keep`, in blocks, so that the cost is shared out.
-
-        Returns the bytes that the changes replaced.
-        """
+    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> None:
+        """Forget all but the newest `keep`, in blocks, so that the cost is shared out."""
         self._changes.extend(changes)
-        added = sum(map(replaced_bytes, changes))
-        self.held_bytes += added
+        self.held_bytes += sum(map(replaced_bytes, changes))
         self._wake()
         if len(self._changes) > keep + keep // 4:
             self.trim(keep)
-        return added
 
     def trim(self, keep: int) -> None:
         """Forget all but the newest `keep`."""

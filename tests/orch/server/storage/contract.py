@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
@@ -363,17 +364,36 @@ class StorageContract:
     ) -> None:
         monkeypatch.setattr(mirror, "MAX_BEHIND_BYTES", 250_000)
         told: list[str] = []
-        storage.hold(lambda: told.append("slow"))
-        storage.hold(lambda: told.append("done"))()
+        storage.hold("/pods/a/", lambda: told.append("slow"))
+        storage.hold("/pods/a/", lambda: told.append("done"))()
+        storage.hold("/pods/b/", lambda: told.append("of another namespace"))
+        storage.hold("/pods/a/y", lambda: told.append("of another object"))
+        storage.hold("/nodes/", lambda: told.append("of another kind"))
         stored = await storage.create("/pods/a/x", b"1" * 100_000)
         for count in range(3):
             assert told == []
             if count == 1:
-                storage.hold(lambda: told.append("later"))
+                storage.hold("/pods/a/", lambda: told.append("later"))
             stored = await storage.update("/pods/a/x", b"1" * 100_000, stored.revision)
         while storage.revision < stored.revision:
             await asyncio.sleep(0)
         assert told == ["slow"]
+
+    async def test_of_readers_of_several_places_goes_who_keeps_most(
+        self, storage, monkeypatch
+    ) -> None:
+        monkeypatch.setattr(mirror, "MAX_BEHIND_BYTES", 350_000)
+        told: list[str] = []
+        for place in ("/pods/a/", "/pods/b/x", "/pods/a/"):
+            storage.hold(place, partial(told.append, place))
+        for namespace, times in (("b", 1), ("a", 3)):
+            key, data = f"/pods/{namespace}/x", b"1" * 100_000
+            stored = await storage.create(key, data)
+            for _ in range(times):
+                stored = await storage.update(key, data, stored.revision)
+        while storage.revision < stored.revision:
+            await asyncio.sleep(0)
+        assert told == ["/pods/a/"] * 2
 
     @pytest.mark.parametrize("concern", [None, BIG])
     async def test_a_reader_gets_so_many_bytes_at_once_and_in_the_end_all(
