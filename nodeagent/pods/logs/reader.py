@@ -94,20 +94,32 @@ def parse_options(query: Mapping[str, str], *, now: datetime) -> LogOptions:
     )
 
 
+MAX_LINE_BYTES = 1 << 20  # runtimes break lines at 8 or 16 KiB
+
+
 class LogFilter:
-    """Turns raw log data, fed in pieces, into output; `full` once the limit is reached."""
+    """Turns raw log data, fed in pieces, into output; `full` once the limit is reached.
+
+    What has no line's end within MAX_LINE_BYTES is no log of a runtime's, and left out.
+    """
 
     def __init__(self, options: LogOptions) -> None:
         self.full = False
         self._options = options
         self._rest = b""
+        self._is_in_overlong = False
         self._left = options.limit_bytes
         self._since = options.since
         self._in_line = {b"stdout": False, b"stderr": False}
 
     def feed(self, data: bytes) -> bytes:
         """The output for the lines that `data` completes."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, rest = (self._rest + data).split(b"\n")
+        if lines and self._is_in_overlong:
+            del lines[0]
+            self._is_in_overlong = False
+        self._is_in_overlong |= len(rest) > MAX_LINE_BYTES
+        self._rest = b"" if self._is_in_overlong else rest
         shown = b"".join(self._show(parsed) for line in lines if (parsed := parse_line(line)))
         if self._left is not None:
             shown = shown[: self._left]
@@ -203,10 +215,14 @@ class LogFile:
     def close(self) -> None:
         self._stream.close()
 
-    def seek_tail(self, lines: int) -> None:
-        """Seek to the start of the last `lines` lines, with 0 to the end."""
+    def seek_tail(self, lines: int, *, within_bytes: int | None = None) -> None:
+        """Seek to the start of the last `lines` lines, with 0 to the end.
+
+        With `within_bytes` no further back than that, maybe into a line.
+        """
         end = self._stream.seek(0, os.SEEK_END)
-        self._stream.seek(self._start_of(lines, end))
+        least = 0 if within_bytes is None else max(end - within_bytes, 0)
+        self._stream.seek(self._start_of(lines, end, least))
 
     def read(self) -> bytes:
         """The next piece; continues in the new file after the end of a rotated one."""
@@ -236,7 +252,7 @@ class LogFile:
         with directory_of(self._path) as directory:
             return os.fdopen(descriptors.open_file(os.path.basename(self._path), directory), "rb")
 
-    def _start_of(self, lines: int, end: int) -> int:
+    def _start_of(self, lines: int, end: int, least: int) -> int:
         """Count newlines backwards, block by block."""
         if lines <= 0 or end == 0:
             return end
@@ -244,8 +260,8 @@ class LogFile:
         ended = self._stream.read(1) == b"\n"
         wanted = lines + ended  # of the newlines from the end on, the one before the first line
         position = end
-        while position > 0:
-            size = min(CHUNK_BYTES, position)
+        while position > least:
+            size = min(CHUNK_BYTES, position - least)
             position -= size
             self._stream.seek(position)
             block = self._stream.read(size)
@@ -257,4 +273,4 @@ class LogFile:
             for _ in range(wanted):
                 offset = block.rindex(b"\n", 0, offset)
             return position + offset + 1
-        return 0
+        return least

@@ -46,6 +46,7 @@ _FLOOD_LOOKS = 4
 _STAMP = "%Y%m%d-%H%M%S.%f"
 _GZIP = ".gz"
 _UNFINISHED = ".tmp"
+_COMPRESSED_BYTES = 1 << 30  # of a log; a pod that mounts the logs could make a sparse one
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +198,24 @@ def _restore(path: str, rotated: str) -> None:
 def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
     """Delete unfinished files and all but the newest `keep` rotated ones.
 
-    Those set aside before the stamp `settled` are compressed.
+    Those set aside before the stamp `settled` are compressed, unless that would take minutes.
     """
     found = sorted(n for n in os.listdir(directory) if n.startswith(f"{log_name}."))
     rotated = [name for name in found if not name.endswith(_UNFINISHED)]
     kept = rotated[len(rotated) - keep :] if keep else []
+    settled_name = f"{log_name}.{settled}"
     for name in found:
-        if name not in kept or not _is_file(directory, name):
+        size = _file_size(directory, name)
+        if name not in kept or size is None:
             _remove(directory, name)
-        elif not name.endswith(_GZIP) and name.removeprefix(f"{log_name}.") < settled:
+        elif size <= _COMPRESSED_BYTES and not name.endswith(_GZIP) and name < settled_name:
             _compress(directory, name)
 
 
-def _is_file(directory: int, name: str) -> bool:
-    """Whether it is one that the agent or the runtime made, not a link that a pod put there."""
-    return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+def _file_size(directory: int, name: str) -> int | None:
+    """None for what agent and runtime do not make, such as a link that a pod put there."""
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _compress(directory: int, name: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ DEFAULT_PATH = "/dev/termination-log"
 MAX_BYTES = 4096
 _LARGE_BYTES = 64 * 1024
 _LOG_LINES, _LOG_BYTES = 80, 2048
+_LOG_READS = 4
 _FALLBACK = "FallbackToLogsOnError"
 
 
@@ -102,10 +104,11 @@ def _cut_large(paths: Iterable[Path]) -> None:
 
 
 def _end_of_log(path: str) -> bytes:
+    """A pod that mounts the logs could make one without end."""
     shown = reader.LogFilter(reader.LogOptions())
     text = b""
     with contextlib.suppress(OSError), contextlib.closing(LogFile(path)) as log:
-        log.seek_tail(_LOG_LINES)
-        while data := log.read():
+        log.seek_tail(_LOG_LINES, within_bytes=_LARGE_BYTES)
+        for data in itertools.islice(iter(log.read, b""), _LOG_READS):
             text = (text + shown.feed(data))[-_LOG_BYTES:]
     return text

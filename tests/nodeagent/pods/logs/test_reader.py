@@ -63,6 +63,15 @@ def test_what_is_shown_does_not_depend_on_how_it_was_read(
     assert shown.full is (options.limit_bytes is not None)
 
 
+def test_a_line_without_an_end_is_left_out_and_what_follows_is_shown() -> None:
+    """A pod that mounts the logs could make one of gigabytes."""
+    shown = LogFilter(LogOptions())
+    endless = T1 + b" stdout F " + bytes(reader.CHUNK_BYTES)
+    fed = [shown.feed(piece) for piece in (DATA, *[endless] * 2000, b"end\n" + DATA)]
+    assert fed[0] == fed[-1] != b""
+    assert not any(fed[1:-1])
+
+
 @given(st.binary(max_size=300))
 def test_whatever_the_data_the_output_is_not_longer(data: bytes) -> None:
     shown = LogFilter(LogOptions(since=NOW, timestamps=True)).feed(data + b"\n")

@@ -160,6 +160,19 @@ async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotat
     assert await rotated.fill("a") == ["0.log"]
 
 
+async def test_a_sparse_log_does_not_keep_rotation_busy(rotated: Rotated) -> None:
+    """A pod that mounts the logs puts it there: to compress it would take years."""
+    await rotated.fill("a")
+    os.truncate(next(rotated.log.parent.glob("*.000000")), 1 << 43)
+    assert await rotated.fill("b") == [
+        "0.log",
+        "0.log.20260131-120001.000000",
+        "0.log.20260131-120002.000000",
+    ]
+    assert len(await rotated.fill("c")) == 3, "and it goes like any other"
+    assert not (rotated.log.parent / "0.log.20260131-120001.000000").exists()
+
+
 async def test_a_link_among_rotated_files_is_not_followed(rotated: Rotated, tmp_path: Path) -> None:
     """A pod that mounts the directory of all logs must not have host files copied there."""
     secret = tmp_path.parent / f"{tmp_path.name}-secret"

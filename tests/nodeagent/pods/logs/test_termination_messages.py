@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from nodeagent.pods.logs.termination_messages import MAX_BYTES, TerminationMessages
-from tests.fakes.pods import UID, container_data, exited, instance, pod, sandbox, seen
+from tests.fakes.pods import UID, container_data, exited, instance, logged, pod, sandbox, seen
 
 CONTAINER = pod(container_data("app")).spec.containers[0]
 
@@ -37,6 +39,23 @@ async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> No
     path.symlink_to(other)
     await messages.cut([seen(sandbox(), instance())])
     assert other.stat().st_size == 1 << 20
+
+
+@pytest.mark.parametrize("sparse_bytes", [0, 1 << 43])
+async def test_the_end_of_a_log_is_found_whatever_lies_before(
+    tmp_path: Path, sparse_bytes: int
+) -> None:
+    """A pod that mounts the logs could make a sparse one that takes years to read."""
+    log = tmp_path / "logs" / "app" / "0.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    os.truncate(log, sparse_bytes)
+    with log.open("ab") as stream:
+        stream.write(b"\n2026-01-31T12:00:00Z stdout F it broke\n")
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    [record] = pod(container_data("app", **policy)).spec.containers
+    ended = seen(sandbox(), logged(exited(), log))
+    assert await TerminationMessages(str(tmp_path)).of(ended, [record]) == {"app0": "it broke\n"}
 
 
 async def test_a_message_is_cut_once_its_container_has_exited(tmp_path: Path) -> None:
