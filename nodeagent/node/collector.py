@@ -25,7 +25,7 @@ from nodeagent.node.rules.facts import (
     UsageFacts,
 )
 from nodeagent.runtime import verdict
-from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
+from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.samples import FsSample, Sample
@@ -88,6 +88,7 @@ class FactsCollector:
         self._store_excess = store_excess
         self._resolver = Resolver()
         self._images: tuple[ImageFacts, ...] = ()
+        self._features: RuntimeFeatures | None = None
         self._addresses: tuple[AddressFacts, ...] | None = None
         self._refresh_due_s = 0.0
         self._unresolved = OnceLog(log, logging.INFO)
@@ -98,13 +99,14 @@ class FactsCollector:
         health = self._watch.health
         if now_s >= self._refresh_due_s or self._addresses is None:
             await self._refresh_addresses()
-            if await self._refresh_images(health, now_s):
+            if await self._refresh_runtime(health, now_s):
                 self._refresh_due_s = now_s + _REFRESH_S
         return NodeFacts(
             time_s=asyncio.get_running_loop().time(),
             machine=self._machine,
             usage=usage_facts(self._sampler.latest, self._store_excess()),
             runtime=health,
+            features=self._features,
             images=self._images,
             addresses=self._addresses or (),
             problems=tuple(text for source in self._problem_sources for text in source.problems()),
@@ -144,7 +146,7 @@ class FactsCollector:
         local = (a["host"] for a in found if is_local(a["family"], a["host"]))
         return tuple(dict.fromkeys(local))
 
-    async def _refresh_images(self, health: RuntimeHealth, now_s: float) -> bool:
+    async def _refresh_runtime(self, health: RuntimeHealth, now_s: float) -> bool:
         """False before the runtime's first answer: retry in the next round."""
         if self._runtime is None or verdict.is_down(health, now_s):
             return True
@@ -152,9 +154,10 @@ class FactsCollector:
             return False
         try:
             async with asyncio.timeout(_DEADLINE_S):
+                self._features = await self._runtime.features()
                 images = await self._runtime.images()
         except (RuntimeCallError, TimeoutError) as error:
-            log.debug("the list of images is not updated: %s", error)
+            log.debug("what the runtime has is not updated: %s", error)
         else:
             self._images = tuple(
                 ImageFacts((*image.digests, *image.tags), image.size_bytes) for image in images

@@ -148,8 +148,9 @@ class StatusLoop:
         self._times = times
         self._settled = settled
         self._own = own or OwnNode()
-        self._report_due_s = 0.0
+        self._report_due_s = self._relabel_due_s = 0.0
         self._outage = OnceLog(log)
+        self._relabelling = OnceLog(log)
         self._gone = OnceLog(log)  # the node, from the API server
         self.informer = self._make_informer(client) if client else None
 
@@ -231,7 +232,8 @@ class StatusLoop:
         name, error = self._settings.node_name, None
         for number in range(TRIES if self.registered else 1):
             try:
-                await self._update(client, await self._current(client, facts), facts)
+                current = await self._current(client, facts)
+                await self._update(client, await self._relabelled(client, current, facts), facts)
             except (ApiError, TransportError) as refusal:
                 error = refusal
                 self._own.seen = None  # read it again
@@ -257,6 +259,20 @@ class StatusLoop:
                 name = self._settings.node_name
                 self._gone.failed("node %s was deleted from the API server", name)
         return await self._register(client, facts)
+
+    async def _relabelled(self, client: ApiClient, node: Node, facts: NodeFacts) -> Node:
+        """The node with the labels of its machine, put back once a period if others change them."""
+        wanted = labels.machine_labels(status.wanted_labels(self._settings, facts.machine))
+        changes = labels.repairs(node.metadata.labels or {}, wanted)
+        now_s = asyncio.get_running_loop().time()
+        if not changes:
+            self._relabelling.recovered()
+        if not changes or now_s < self._relabel_due_s:
+            return node
+        self._relabel_due_s = now_s + self._times.update_s
+        shown = ", ".join(changes)
+        self._relabelling.failed("others changed labels of this node, putting back: %s", shown)
+        return await client.patch(Node, node.metadata.name, {"metadata": {"labels": changes}})
 
     async def _register(self, client: ApiClient, facts: NodeFacts) -> Node:
         now = times.format_time(self._times.now())

@@ -80,6 +80,7 @@ class RuntimeFeatures:
 
     handlers: frozenset[str] = frozenset()
     strict_groups: bool = False  # supplementalGroupsPolicy
+    recursive_readonly: frozenset[str] = frozenset()  # handlers with recursive read-only mounts
 
 
 class SandboxState(Enum):

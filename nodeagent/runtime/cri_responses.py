@@ -75,6 +75,11 @@ def features(response: Any) -> RuntimeFeatures:
     return RuntimeFeatures(
         handlers=frozenset(handler.name for handler in response.runtime_handlers),
         strict_groups=response.features.supplemental_groups_policy,
+        recursive_readonly=frozenset(
+            handler.name
+            for handler in response.runtime_handlers
+            if handler.features.recursive_read_only_mounts
+        ),
     )
 
 

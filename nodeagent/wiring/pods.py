@@ -22,6 +22,7 @@ from nodeagent.pods.sources.mirror import MirrorPods
 from nodeagent.pods.sources.source import ApiSource, PodSource
 from nodeagent.pods.sources.url import UrlSource
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.mounts import HelpedMounts, OwnMounts
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
@@ -123,6 +124,7 @@ def _services(
         prober=prober,
         messages=TerminationMessages(root_dir),
         log_links=LogLinks(settings.pod_logs_dir),
+        hosts=HostsFiles(root_dir),
         objects=PodObjects(base.client),
         events=events,
     )

@@ -236,3 +236,10 @@ def container_event(event: base.ContainerEvent) -> Any:
     return pb.ContainerEventResponse(
         container_id=event.id, container_event_type=EVENTS[event.kind], created_at=event.at_ns
     )
+
+
+def handler(name: str, features: base.RuntimeFeatures) -> Any:
+    recursive = name in features.recursive_readonly
+    return pb.RuntimeHandler(
+        name=name, features=pb.RuntimeHandlerFeatures(recursive_read_only_mounts=recursive)
+    )

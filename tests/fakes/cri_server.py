@@ -174,7 +174,7 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
         features = self._runtime.runtime_features
         return pb.StatusResponse(
             status=pb.RuntimeStatus(conditions=rows),
-            runtime_handlers=[pb.RuntimeHandler(name=name) for name in features.handlers],
+            runtime_handlers=[cri_convert.handler(name, features) for name in features.handlers],
             features=pb.RuntimeFeatures(supplemental_groups_policy=features.strict_groups),
         )
 

@@ -23,6 +23,7 @@ from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.source import Changed
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
@@ -128,6 +129,7 @@ class PodWorld:
             prober=prober,
             messages=TerminationMessages(self.settings.root_dir),
             log_links=LogLinks(str(self.directory / "pods")),
+            hosts=HostsFiles(self.settings.root_dir),
             objects=PodObjects(self.api),  # type: ignore[arg-type]
             events=events,
             now=now,

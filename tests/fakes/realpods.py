@@ -24,6 +24,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
@@ -83,6 +84,7 @@ class Agent:
             prober=prober,
             messages=TerminationMessages(settings.root_dir),
             log_links=LogLinks(settings.pod_logs_dir),
+            hosts=HostsFiles(settings.root_dir),
             objects=PodObjects(None),
             events=events,
         )

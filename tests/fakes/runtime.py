@@ -82,7 +82,9 @@ class FakeRuntime(FakeImages, FakeEvents):
             RuntimeCondition("RuntimeReady", True),
             RuntimeCondition("NetworkReady", True),
         ]
-        self.runtime_features = RuntimeFeatures(frozenset({"", "runc"}))
+        self.runtime_features = RuntimeFeatures(
+            frozenset({"", "runc"}), recursive_readonly=frozenset({""})
+        )
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _exec_nothing
         self.archive_members = ARCHIVE_MEMBERS
         self.code_of_stopped = 137  # a process that exits by itself on SIGTERM may end with 0

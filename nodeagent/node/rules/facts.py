@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodeagent.runtime.base import RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 
 
@@ -69,6 +70,7 @@ class NodeFacts:
     machine: MachineFacts
     usage: UsageFacts
     runtime: RuntimeHealth
+    features: RuntimeFeatures | None = None  # of the runtime, None: not known
     images: tuple[ImageFacts, ...] = ()
     addresses: tuple[AddressFacts, ...] = ()
     problems: tuple[str, ...] = ()  # other reasons not to be Ready: "node is shutting down"

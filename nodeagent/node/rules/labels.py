@@ -62,6 +62,11 @@ def repairs(existing: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str,
     return {key: value for key, value in changes.items() if existing.get(key) != value}
 
 
+def machine_labels(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Those of `wanted` that tell what the machine is: pods are chosen for it by them."""
+    return {key: wanted[key] for key in (names.LABEL_OS, names.LABEL_ARCH) if key in wanted}
+
+
 def _may_set(key: str) -> bool:
     domain, slash, _ = key.partition("/")
     if not slash or not _within(domain, RESERVED_DOMAIN):

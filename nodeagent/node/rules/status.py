@@ -13,12 +13,16 @@ from nodeagent.node.rules.conditions import ConditionValue
 from nodeagent.node.rules.facts import ImageFacts, MachineFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
+from nodeagent.runtime.base import RuntimeFeatures
 from orch.wire.records.core import (
     ContainerImage,
     DaemonEndpoint,
     Node,
     NodeAddress,
     NodeDaemonEndpoints,
+    NodeFeatures,
+    NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures,
     NodeSpec,
     NodeStatus,
     NodeSystemInfo,
@@ -26,6 +30,7 @@ from orch.wire.records.core import (
 from orch.wire.records.meta import ObjectMeta
 
 NAMES_PER_IMAGE = 5
+_MAX_HANDLERS = 100
 
 
 def condition_values(
@@ -76,6 +81,8 @@ def node_status(
         nodeInfo=_node_info(settings, facts),
         images=_images(facts.images, settings.max_images),
         declaredFeatures=sorted(set(features)) if features is not None else None,
+        runtimeHandlers=_handlers(facts.features) if facts.features else None,
+        features=_features(facts.features) if facts.features else None,
     )
 
 
@@ -89,7 +96,9 @@ def patch(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
     old, new = before.to_wire(), after.to_wire()
     changed = {name: value for name, value in new.items() if old.get(name) != value}
     gone = {
-        name: None for name in ("declaredFeatures", "images") if name in old and name not in new
+        name: None
+        for name in ("declaredFeatures", "features", "images", "runtimeHandlers")
+        if name in old and name not in new
     }
     return {"status": {**changed, **gone}}
 
@@ -131,6 +140,24 @@ def _runtime_version(facts: NodeFacts) -> str:
         return ""
     version = facts.runtime.version
     return f"{version.name}://{version.version}" if version else "remote://Unknown"
+
+
+def _handlers(features: RuntimeFeatures) -> list[NodeRuntimeHandler] | None:
+    """No handler has user namespaces: the agent refuses pods that ask for them."""
+    listed = [
+        NodeRuntimeHandler(
+            name=name,
+            features=NodeRuntimeHandlerFeatures(
+                recursiveReadOnlyMounts=name in features.recursive_readonly, userNamespaces=False
+            ),
+        )
+        for name in sorted(features.handlers)[:_MAX_HANDLERS]
+    ]
+    return listed or None
+
+
+def _features(features: RuntimeFeatures) -> NodeFeatures:
+    return NodeFeatures(supplementalGroupsPolicy=features.strict_groups)
 
 
 def _images(images: tuple[ImageFacts, ...], limit: int) -> list[ContainerImage]:

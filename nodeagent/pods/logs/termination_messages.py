@@ -2,8 +2,9 @@
 
 The agent mounts a file at `terminationMessagePath` and reads it once the container has exited.
 What a container writes there beyond the part that is read is cut off while it runs, or it could
-fill the node's disk past every limit. With FallbackToLogsOnError the end of a failed container's
-log replaces an empty message. Limits are the reference agent's.
+fill the node's disk past every limit; so is what it adds to its file of hosts. With
+FallbackToLogsOnError the end of a failed container's log replaces an empty message. Limits are the
+reference agent's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nodeagent import descriptors
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.volumes import hosts
 from nodeagent.runtime.base import ContainerDetail, ContainerState, Mount
 from orch.wire.records.pods import Container
 
@@ -38,14 +40,17 @@ class TerminationMessages:
         self._known: dict[str, str] = {}  # container id → message
 
     async def cut(self, pods: Iterable[ObservedPod]) -> None:
-        """Cut off what running containers have written beyond the part that is read."""
+        """Cut off what running containers have written beyond what is read."""
         running = [
-            self.path(seen.uid, detail.container.name, detail.container.attempt)
+            (seen.uid, detail.container)
             for seen in pods
             for detail in seen.containers
             if detail.container.state is ContainerState.RUNNING
         ]
-        await asyncio.to_thread(_cut_large, running)
+        messages = [self.path(uid, row.name, row.attempt) for uid, row in running]
+        await asyncio.to_thread(_cut_large, messages)
+        files = {self._root / "pods" / uid / hosts.FILE for uid, _ in running}
+        await asyncio.to_thread(_cut_large, files, hosts.MAX_BYTES, hosts.MAX_BYTES)
 
     def path(self, uid: str, container: str, attempt: int) -> Path:
         return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
@@ -92,13 +97,13 @@ def _make(path: Path) -> None:
     os.close(descriptor)
 
 
-def _cut_large(paths: Iterable[Path]) -> None:
+def _cut_large(paths: Iterable[Path], large: int = _LARGE_BYTES, kept: int = MAX_BYTES) -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # gone, or made by an older agent
-            if path.stat(follow_symlinks=False).st_blocks * 512 > _LARGE_BYTES:
+            if path.stat(follow_symlinks=False).st_blocks * 512 > large:
                 opened = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
-                    os.ftruncate(opened, MAX_BYTES)
+                    os.ftruncate(opened, kept)
                 finally:
                     os.close(opened)
 

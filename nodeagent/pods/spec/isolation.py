@@ -13,7 +13,7 @@ from nodeagent.runtime.base import Image, RuntimeFeatures, SeccompKind, SeccompS
 from orch.wire import names
 from orch.wire.errors import Cause
 from orch.wire.podrules import isolation
-from orch.wire.podrules.podspec import place_of
+from orch.wire.podrules.podspec import all_containers, place_of
 from orch.wire.records.pods import (
     AppArmorProfile,
     Container,
@@ -55,11 +55,21 @@ def require_features(pod: Pod, features: RuntimeFeatures) -> None:
             "spec.securityContext.supplementalGroupsPolicy: the runtime of this node does not "
             "support Strict; use Merge"
         )
+    if _needs_recursion(pod) and (handler or "") not in features.recursive_readonly:
+        raise SpecError(
+            "volumeMounts.recursiveReadOnly: the runtime of this node has no recursive read-only "
+            "mounts; use IfPossible, or a newer runtime and kernel"
+        )
 
 
 def needs_features(pod: Pod) -> bool:
     """Whether the pod asks for what only some runtimes have."""
-    return bool(pod.spec.runtimeClassName) or _needs_strict_groups(pod)
+    return bool(pod.spec.runtimeClassName) or _needs_strict_groups(pod) or _needs_recursion(pod)
+
+
+def _needs_recursion(pod: Pod) -> bool:
+    mounts = (mount for c in all_containers(pod) for mount in c.volumeMounts or ())
+    return any(mount.recursiveReadOnly == "Enabled" for mount in mounts)
 
 
 def _needs_strict_groups(pod: Pod) -> bool:

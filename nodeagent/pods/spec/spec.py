@@ -100,6 +100,11 @@ def grace_period_s(pod: Pod) -> int:
     return DEFAULT_GRACE_S
 
 
+def hostname(pod: Pod) -> str:
+    """Of a pod in a network of its own."""
+    return (pod.spec.hostname or pod.metadata.name)[:HOSTNAME_MAX].rstrip("-.")
+
+
 def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpec:
     meta, spec = pod.metadata, pod.spec
     namespace, uid = meta.namespace or "", meta.uid or ""
@@ -111,7 +116,7 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         namespace=namespace,
         uid=uid,
         attempt=attempt,
-        hostname="" if host_network else (spec.hostname or meta.name)[:HOSTNAME_MAX].rstrip("-."),
+        hostname="" if host_network else hostname(pod),
         log_directory=log_directory(settings, namespace, meta.name, uid),
         cgroup_parent=cgroup_parent,
         labels={**isolation.for_runtime(meta.labels), **_identity(pod, settings)},

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import stat
@@ -41,6 +42,9 @@ _FILE_TESTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
 
+_FORBIDS = (errno.EROFS, errno.EACCES, errno.EPERM)
+_FORBIDDEN = "; if the agent's unit forbids it, allow it with a drop-in (docs/systemd.md)"
+
 
 def prepare(volume: HostPathVolume) -> str:
     """The path, once it is of the given `type`; ValueError, OSError."""
@@ -49,11 +53,12 @@ def prepare(volume: HostPathVolume) -> str:
         return volume.path
     if kind not in _FILE_TESTS:
         raise ValueError(f"hostPath.type {kind!r} is not one of {', '.join(_FILE_TESTS)}")
-    if kind == "DirectoryOrCreate" and not path.exists():
-        directories.make(path)
-    if kind == "FileOrCreate" and not path.exists():
-        with contextlib.suppress(FileExistsError):
-            os.close(descriptors.create_file(path, 0o644))
+    try:
+        _create(path, kind)
+    except OSError as error:
+        cause = error.strerror or error
+        advice = _FORBIDDEN if error.errno in _FORBIDS else ""
+        raise ValueError(f"hostPath {volume.path} cannot be made: {cause}{advice}") from error
     fits, shown = _FILE_TESTS[kind]
     try:
         mode = path.stat().st_mode
@@ -62,6 +67,14 @@ def prepare(volume: HostPathVolume) -> str:
     if not fits(mode):
         raise ValueError(f"hostPath {volume.path} is not {shown}")
     return volume.path
+
+
+def _create(path: Path, kind: str) -> None:
+    if kind == "DirectoryOrCreate" and not path.exists():
+        directories.make(path)
+    if kind == "FileOrCreate" and not path.exists():
+        with contextlib.suppress(FileExistsError):
+            os.close(descriptors.create_file(path, 0o644))
 
 
 # Volume source → directory below `volumes`

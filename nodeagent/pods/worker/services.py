@@ -18,6 +18,7 @@ from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeStore
 from nodeagent.profiles import file
@@ -68,6 +69,7 @@ class PodServices:
     prober: Prober
     messages: TerminationMessages
     log_links: LogLinks
+    hosts: HostsFiles
     objects: PodObjects
     events: PodEvents
     now: Now = clock.utc_now

@@ -11,7 +11,6 @@ from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.backoff import StepFailed, failing_as
 from nodeagent.pods.images import pulling
 from nodeagent.pods.images.pulling import ImageProblem
-from nodeagent.pods.logs import termination_messages
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober.probes import ProbeTarget
 from nodeagent.pods.spec import isolation, spec
@@ -99,11 +98,11 @@ class Starting:
         bound = await services.volumes.bind_sub_paths(
             self._uid, container.name, wanted.mounts, context.volumes
         )
-        wanted = replace(wanted, image=image, mounts=bound)
-        if any(m.container_path == _message_path(container) for m in wanted.mounts):
-            return wanted
         message = await services.messages.mount(self._uid, container, action.attempt)
-        return replace(wanted, mounts=(*wanted.mounts, message))
+        files = (message, *await services.hosts.mounts(pod, sandbox.ips))
+        taken = {mount.container_path for mount in bound}
+        own = [file for file in files if file.container_path not in taken]
+        return replace(wanted, image=image, mounts=(*bound, *own))
 
     async def _checked_image(self, pod: Pod, container: Container) -> str:
         """The image to run: by its id where its user was checked, since names may move on."""
@@ -177,7 +176,3 @@ class Starting:
             await self._runtime.stop_container(container_id, timeout_s=grace_s)
             await self._services.pleg.refresh(self._uid, containers=(container_id,))
         raise StepFailed(container.name, "PostStartHookError", text)
-
-
-def _message_path(container: Container) -> str:
-    return container.terminationMessagePath or termination_messages.DEFAULT_PATH

@@ -80,6 +80,20 @@ class NodeSpec(WireModel):
     taints: list[Taint] | None = None
 
 
+class NodeRuntimeHandlerFeatures(WireModel):
+    recursiveReadOnlyMounts: bool | None = None
+    userNamespaces: bool | None = None
+
+
+class NodeRuntimeHandler(WireModel):
+    name: str = ""
+    features: NodeRuntimeHandlerFeatures | None = None
+
+
+class NodeFeatures(WireModel):
+    supplementalGroupsPolicy: bool | None = None
+
+
 class NodeStatus(WireModel):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
@@ -89,6 +103,8 @@ class NodeStatus(WireModel):
     nodeInfo: NodeSystemInfo | None = None
     images: list[ContainerImage] | None = None
     declaredFeatures: list[str] | None = None
+    runtimeHandlers: list[NodeRuntimeHandler] | None = None
+    features: NodeFeatures | None = None
 
 
 class Node(ApiObject):

@@ -80,7 +80,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
         "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy"
-        " enableServiceLinks hostAliases hostUsers hostnameOverride imagePullSecrets os overhead"
+        " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
         " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
         " setHostnameAsFQDN subdomain topologySpreadConstraints workloadRef"
@@ -105,7 +105,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
             core.EventSeries, pods.Pod,
             pods.SeccompProfile, pods.AppArmorProfile, pods.Capabilities, pods.Sysctl,
             pods.FieldRef, pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
-            pods.HostPathVolume, pods.Probe,
+            pods.HostPathVolume, pods.Probe, pods.HostAlias,
             pods.EmptyDirVolume, pods.DownwardAPIItem, pods.DownwardAPIVolume, pods.ExecAction,
             pods.HTTPHeader, pods.HTTPGetAction, pods.TCPSocketAction, pods.SleepAction,
             pods.LifecycleHandler, pods.Toleration,

@@ -300,6 +300,11 @@ class Toleration(WireModel):
     tolerationSeconds: int | None = None
 
 
+class HostAlias(WireModel):
+    ip: str
+    hostnames: list[str] | None = None
+
+
 class PodSpec(WireModel):
     containers: list[Container] = Field(default_factory=list, max_length=_MANY)
     initContainers: list[Container] | None = Field(None, max_length=_MANY)
@@ -315,6 +320,7 @@ class PodSpec(WireModel):
     shareProcessNamespace: bool | None = None
     runtimeClassName: str | None = None
     hostname: str | None = None
+    hostAliases: list[HostAlias] | None = Field(None, max_length=_MANY)
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None
     serviceAccountName: str | None = None
@@ -371,17 +377,13 @@ class PodIP(WireModel):
     ip: str
 
 
-class HostIP(WireModel):
-    ip: str
-
-
 class PodStatus(WireModel):
     phase: str | None = None  # Pending | Running | Succeeded | Failed | Unknown
     conditions: list[PodCondition] | None = None
     message: str | None = None
     reason: str | None = None
     hostIP: str | None = None
-    hostIPs: list[HostIP] | None = None
+    hostIPs: list[PodIP] | None = None
     podIP: str | None = None
     podIPs: list[PodIP] | None = None
     startTime: Time | None = None

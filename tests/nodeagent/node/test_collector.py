@@ -139,6 +139,7 @@ async def test_images_are_listed_digests_first_and_at_most_once_a_minute() -> No
         facts = await collected.collect()
         await asyncio.sleep(10)
     assert len(runtime.called("images")) == 1 and len(facts.images) == 2
+    assert facts.features == runtime.runtime_features
     health = RuntimeHealth(last_good_s=asyncio.get_running_loop().time())
     await collecting(runtime=runtime, health=lambda: health).collect()
     assert len(runtime.called("images")) == 2

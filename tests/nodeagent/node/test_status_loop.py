@@ -289,6 +289,25 @@ async def test_a_ready_that_was_judged_unknown_is_put_right_at_once(told: Report
     assert told.ready().status == "True"
 
 
+async def test_labels_of_the_machine_are_put_back_and_others_left_alone(told: Reported) -> None:
+    told.start(watch=True)
+    await asyncio.sleep(15)
+    for number in range(20):
+        meta = told.node.metadata
+        changed = {**(meta.labels or {}), "orch.io/os": f"o{number}", "orch.io/hostname": "mine"}
+        changed.pop("orch.io/arch", None)
+        labelled = meta.model_copy(update={"labels": changed})
+        await told.watching.update(told.node.model_copy(update={"metadata": labelled}))
+        await asyncio.sleep(1)
+    await asyncio.sleep(20)
+    assert told.node.metadata.labels == {
+        "orch.io/os": "linux", "orch.io/arch": "amd64", "orch.io/hostname": "mine",
+    }  # fmt: skip
+    relabelled = [call for call in told.api.made("patch") if not call.subresource]
+    assert 2 <= len(relabelled) <= 5, "once a period, whoever else insists"
+    assert told.ready().status == "True"
+
+
 async def test_a_deleted_node_is_registered_again(told: Reported) -> None:
     told.start(watch=True)
     await asyncio.sleep(5)

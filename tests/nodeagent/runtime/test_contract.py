@@ -39,6 +39,7 @@ async def test_runtime_and_network_are_ready(subject: Subject) -> None:
 async def test_it_names_its_handlers_and_makes_no_sandbox_with_another(subject: Subject) -> None:
     features = await subject.runtime.features()
     assert {"", "runc"} <= features.handlers
+    assert features.recursive_readonly <= features.handlers
     await subject.sandbox(subject.sandbox_spec(runtime_handler="runc"))
     with pytest.raises(base.RuntimeCallError, match=r"handler|runtime"):
         await subject.sandbox(subject.sandbox_spec(runtime_handler="absent"))

@@ -4,6 +4,7 @@ from nodeagent.node.rules import status
 from nodeagent.node.rules.facts import ImageFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
+from nodeagent.runtime.base import RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 from orch.wire.records.core import Node, NodeStatus
 from tests.fakes import node
@@ -63,6 +64,19 @@ def test_images_are_the_largest_with_at_most_five_names() -> None:
 def test_declared_features_are_sorted_and_unique() -> None:
     made = registered(node.facts(), declared_features=("B", "A", "B"))
     assert made.status.declaredFeatures == ["A", "B"]
+
+
+def test_what_the_runtime_has_is_told_as_far_as_pods_can_use_it() -> None:
+    features = RuntimeFeatures(frozenset({"runc", ""}), True, recursive_readonly=frozenset({""}))
+    told = registered(node.facts(features=features)).to_wire()["status"]
+    assert told["features"] == {"supplementalGroupsPolicy": True}
+    assert told["runtimeHandlers"] == [
+        {"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
+        {"name": "runc", "features": {"recursiveReadOnlyMounts": False, "userNamespaces": False}},
+    ]
+    before = registered(node.facts(features=features)).status
+    gone = status.patch(before, reported(node.facts(), before))["status"]
+    assert gone == {"features": None, "runtimeHandlers": None, "conditions": gone["conditions"]}
 
 
 def test_a_later_heartbeat_alone_is_nothing_new() -> None:

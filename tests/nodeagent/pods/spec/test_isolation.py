@@ -91,6 +91,7 @@ def test_what_the_api_server_refuses_an_agent_refuses_too() -> None:
 
 
 FEATURES = RuntimeFeatures(frozenset({"", "runc"}), strict_groups=False)
+RECURSIVE = {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Enabled"}
 STRICT = {"supplementalGroupsPolicy": "Strict"}
 
 
@@ -99,6 +100,7 @@ STRICT = {"supplementalGroupsPolicy": "Strict"}
     [
         ({"runtimeClassName": "gvisor"}, "spec.runtimeClassName: the runtime has no handler"),
         ({"securityContext": STRICT}, "spec.securityContext.supplementalGroupsPolicy: "),
+        ({"initContainers": [{"name": "i", "volumeMounts": [RECURSIVE]}]}, "volumeMounts.recurs"),
     ],
 )
 def test_a_pod_needs_what_the_runtime_has(fields: dict[str, Any], text: str) -> None:
@@ -107,9 +109,8 @@ def test_a_pod_needs_what_the_runtime_has(fields: dict[str, Any], text: str) -> 
     with pytest.raises(SpecError) as refused:
         isolation.require_features(wanted, FEATURES)
     assert str(refused.value).startswith(text)
-    isolation.require_features(
-        wanted, RuntimeFeatures(frozenset({"", "gvisor"}), strict_groups=True)
-    )
+    known = frozenset({"", "gvisor"})
+    isolation.require_features(wanted, RuntimeFeatures(known, True, recursive_readonly=known))
     assert not isolation.needs_features(one(securityContext={"supplementalGroupsPolicy": "Merge"}))
 
 

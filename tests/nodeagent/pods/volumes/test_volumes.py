@@ -127,6 +127,17 @@ async def test_a_host_path_is_what_its_type_says(
         assert not kind or Path(path).exists()
 
 
+@pytest.mark.parametrize("kind", ["DirectoryOrCreate", "FileOrCreate"])
+async def test_a_host_path_that_the_agent_may_not_make_points_to_its_unit(
+    store: VolumeStore, kind: str
+) -> None:
+    with pytest.raises(VolumeError) as caught:  # where nobody can make one
+        await prepared(store, hostPath={"path": "/sys/data", "type": kind})
+    said = str(caught.value)
+    assert said.startswith(f"{FAILED} hostPath /sys/data cannot be made: ") and "Errno" not in said
+    assert said.endswith("unit forbids it, allow it with a drop-in (docs/systemd.md)")
+
+
 async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> None:
     with pytest.raises(VolumeError, match=f"{FAILED} the source nfs is not supported"):
         await prepared(store, nfs={"server": "x", "path": "/"})
