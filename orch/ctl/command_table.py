@@ -26,13 +26,15 @@ class Verb(NamedTuple):
 class Entry(NamedTuple):
     """A command, or with `below` a word that others follow.
 
-    `verb` names its Verb in the module; "" where the module itself has its members.
+    `verb` names its Verb in the module; "" where the module itself has its members. `advice` is for
+    who writes another word than those below.
     """
 
     module: str
     text: str
     verb: str = ""
     below: Mapping[str, Entry] = MappingProxyType({})
+    advice: str = ""
 
     def load(self) -> Verb:
         module = import_module(f"orch.ctl.{self.module}")
@@ -56,13 +58,21 @@ _NODE = {
     "configz": Entry("nodes.node", "the configuration the agent runs with", "CONFIGZ"),
     "healthz": Entry("nodes.node", "whether the agent is healthy", "HEALTHZ"),
 }
+KUBECTLS = (
+    "annotate api-resources api-versions attach autoscale certificate cluster-info cp debug diff"
+    " edit exec explain expose kustomize label options plugin port-forward proxy replace rollout"
+    " run scale set taint"
+)
 ALIASES = {"use": "use-context"}  # of the words that follow another
 COMMANDS: Mapping[str, Entry] = {
     "get": Entry("objects.get", "show objects"),
     "describe": Entry("describe.describe", "show objects in detail, with their events"),
     "events": Entry("objects.events", "show recent events"),
     "logs": Entry("objects.logs", "show the output of a container"),
-    "create": Entry("objects.create", "create objects from files", "FILES", _CREATE),
+    "create": Entry(
+        "objects.create", "create objects from files", "FILES", _CREATE,
+        "give the objects with -f FILE, or 'token NAME'",
+    ),
     "apply": Entry("objects.apply", "create objects from files, or change them to match"),
     "delete": Entry("objects.delete", "delete objects"),
     "patch": Entry("objects.patch", "change fields of an object"),

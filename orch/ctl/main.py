@@ -52,7 +52,10 @@ def parse(words: Sequence[str]) -> tuple[Verb, argparse.Namespace]:
     outer = parsing.group_parser("", COMMANDS, text)
     args = outer.parse_args(parsing.joined(words), parsing.default_options())
     name, entry = _named(outer, COMMANDS, args.command)
-    if entry.below and (not entry.module or _second_word(outer, args.rest) in entry.below):
+    second = _second_word(outer, args.rest)
+    if entry.advice and second and second not in entry.below:
+        outer.error(f"there is no '{name} {second}' here: {entry.advice}")
+    if entry.below and (not entry.module or second in entry.below):
         middle = parsing.group_parser(name, entry.below, entry.text)
         args = middle.parse_args(args.rest, args)
         lower, entry = _named(middle, entry.below, args.command)
@@ -71,6 +74,8 @@ def _named(parser: Parser, table: Mapping[str, Entry], word: str) -> tuple[str, 
 
 def _suggestion(word: str, table: Mapping[str, Entry]) -> str:
     """A command with a similar name, or one that follows another word: `node top`."""
+    if word in command_table.KUBECTLS.split() and table is COMMANDS:
+        return ": it is one of kubectl's; docs/kubectl.md says which of those work here"
     behind = (f": did you mean '{first} {word}'?" for first, e in table.items() if word in e.below)
     return next(behind, "") or failures.did_you_mean(word, table)
 

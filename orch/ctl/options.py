@@ -76,6 +76,8 @@ def client_config(args: argparse.Namespace) -> ClientConfig:
     from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 
     paths = kubeconfig_paths(args)
+    if args.server and not args.kubeconfig:  # $KUBECONFIG may name what is not there
+        paths = [path for path in paths if os.path.exists(path)]
     if paths:
         config = load_kubeconfig(paths, args.context or None, cluster=args.cluster, user=args.user)
     elif args.server:

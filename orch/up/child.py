@@ -7,14 +7,23 @@ its children SIGTERM.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import logging
 import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from orch.component.process import system
+from orch.component.process.daemon import SetupError
+
+log = logging.getLogger(__name__)
+
 _PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 16 * 1024  # of a log that grows for as long as its program runs
+EARLIER_S = 90.0  # the agent alone takes 30 s to remove pods that do not end
+_DAEMONS = (b"orch-apiserver", b"orch-controller-manager", b"nodeagent")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -68,6 +77,36 @@ class Child:
             log.seek(max(log.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
             lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-count:])
+
+
+async def wait_for_earlier(run_dir: Path) -> None:
+    """Wait until the daemons of a run that was killed have ended; SetupError when they do not.
+
+    They were told to stop when it died, and the agent takes a while to remove its pods.
+    """
+    deadline_s, said = asyncio.get_running_loop().time() + EARLIER_S, False
+    while pids := await asyncio.to_thread(_daemons_of, run_dir):
+        shown = ", ".join(map(system.describe_process, pids))
+        if asyncio.get_running_loop().time() > deadline_s:
+            raise SetupError(f"daemons of an earlier run in {run_dir} do not end: {shown}")
+        if not said:
+            log.info("waiting for daemons of an earlier run to end: %s", shown)
+        said = True
+        await asyncio.sleep(0.2)
+
+
+def _daemons_of(run_dir: Path) -> list[int]:
+    """The processes with a flag whose value lies in the directory, but this one."""
+    within = b"=%s/" % os.fsencode(run_dir)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):  # it has just ended, or is another user's
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                daemon = any(os.path.basename(word) in _DAEMONS for word in words[:2])
+                if daemon and any(within in word for word in words):
+                    found.append(int(entry.name))
+    return sorted(found)
 
 
 def _end_with_parent() -> None:

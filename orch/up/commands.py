@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 import sys
@@ -10,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orch.component.process import system
+from orch.component.process.daemon import SetupError
 from orch.up.layout import Certificates, Layout
 
 Command = tuple[str, ...]
 
 # Below the kernel's ephemeral ports: a free port is still free when its daemon has started.
 _PORTS = range(20_000, 32_000)
+_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,19 @@ class Ports:
 
     @classmethod
     def choose(cls, *, apiserver: int, nodeagent: int, healthz: int) -> Ports:
-        """A free port in place of each 0, and for the controller manager."""
+        """A free port in place of each 0, and for the controller manager.
+
+        SetupError for one that is taken, and where there are none.
+        """
+        for port, flag in (
+            (apiserver, "--apiserver-port"),
+            (nodeagent, "--nodeagent-port"),
+            (healthz, "--healthz-port"),
+        ):
+            if port and (problem := _problem(port)):
+                raise SetupError(f"cannot listen on {_HOST}:{port}{problem}; choose another {flag}")
+        if problem := _problem(0):
+            raise SetupError(f"a local cluster needs {_HOST}, the address of this machine{problem}")
         free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))
         return cls(
             apiserver=apiserver or next(free),
@@ -40,10 +54,20 @@ class Ports:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.bind(("127.0.0.1", port))
-        return True
-    return False
+    return not _problem(port)
+
+
+def _problem(port: int) -> str:
+    """Why a port cannot be had, 0 for any; "" if it can."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((_HOST, port))
+    except OSError as error:
+        pid = system.listening_process(_HOST, port) if port else None
+        who = f" ({system.describe_process(pid)})" if pid else ""
+        return f": {(error.strerror or str(error)).lower()}{who}"
+    return ""
 
 
 def apiserver(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import socket
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from orch.component.process.clock import utc_now
 from orch.component.process.daemon import SetupError, Stop, run_daemon, supervise
 from orch.component.process.files import LockHeldError, acquire
 from orch.component.process.loops import cancel, spawn
+from orch.up.child import wait_for_earlier
 from orch.up.cluster import Cluster
 from orch.up.commands import Ports, apiserver_flags
 from orch.up.layout import Layout, issue_certificates
@@ -82,13 +84,14 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
     """Start everything and restart what exits, until cancelled; leaves nothing running."""
     cluster: Cluster | None = None
     try:
-        choice = await choose_runtime(options.container_runtime_endpoint, tool)
-        layout.write_agent_files(with_demo=choice.provisioned)
+        await wait_for_earlier(layout.run_dir)
         ports = Ports.choose(
             apiserver=options.apiserver_port,
             nodeagent=options.nodeagent_port,
             healthz=options.healthz_port,
         )
+        choice = await choose_runtime(options.container_runtime_endpoint, tool)
+        layout.write_agent_files(with_demo=choice.provisioned)
         cluster = Cluster(
             layout,
             ports,
@@ -103,7 +106,10 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
         await cluster.start()
         _print(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
         children = ("apiserver", "controller-manager", "nodeagent")
-        await supervise(Stop(), {name: cluster.keep(name) for name in children})
+        loops = {name: cluster.keep(name) for name in children}
+        if tool and choice.provisioned and choice.endpoint:
+            loops["runtime"] = tool.keep(choice.endpoint)
+        await supervise(Stop(), loops)
     finally:
         if cluster:
             await cluster.stop()
@@ -114,6 +120,7 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
 def _ready_text(layout: Layout, took_s: float) -> str:
     """The output when everything is healthy; the first line begins with `ready`."""
     cluster = json.loads(layout.cluster_file.read_text())
+    kubeconfig = shlex.quote(cluster["kubeconfig"])
     return "\n".join(
         (
             f"ready after {took_s:.1f} s: node {cluster['node']}",
@@ -123,7 +130,7 @@ def _ready_text(layout: Layout, took_s: float) -> str:
             f"  runtime     {cluster['runtime'] or 'none'}",
             f"  manifests   {layout.manifests}",
             f"  logs        {layout.logs}",
-            f"  try         kubectl --kubeconfig {cluster['kubeconfig']} get nodes,pods -A",
+            f"  try         kubectl --kubeconfig {kubeconfig} get nodes,pods -A",
         )
     )
 

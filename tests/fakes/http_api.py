@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to answer instead: JSON data, or text as it is."""
+    """What to answer instead: JSON data, text as it is, or what makes an iterator of bytes."""
 
     body: Any
     status: int = 200
@@ -62,6 +62,8 @@ class Answer(NamedTuple):
     def response(self) -> web.Response:
         if isinstance(self.body, str):
             return web.Response(text=self.body, status=self.status, headers=self.headers)
+        if callable(self.body):
+            return web.Response(body=self.body(), status=self.status, headers=self.headers)
         return web.json_response(self.body, status=self.status, headers=self.headers)
 
 
@@ -175,7 +177,7 @@ async def http_api() -> AsyncIterator[HttpApi]:
     api = HttpApi()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

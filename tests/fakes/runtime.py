@@ -78,6 +78,7 @@ class FakeRuntime(FakeImages, FakeEvents):
         self.endpoint = endpoint
         self.sandboxes: dict[str, FakeSandbox] = {}
         self.containers: dict[str, FakeContainer] = {}
+        self.about = RuntimeVersion("fake", "1.0.0", "v1")
         self.runtime_conditions = [
             RuntimeCondition("RuntimeReady", True),
             RuntimeCondition("NetworkReady", True),
@@ -114,7 +115,7 @@ class FakeRuntime(FakeImages, FakeEvents):
 
     async def version(self) -> RuntimeVersion:
         await self.begin("version")
-        return RuntimeVersion("fake", "1.0.0", "v1")
+        return self.about
 
     async def conditions(self) -> Sequence[RuntimeCondition]:
         await self.begin("conditions")

@@ -22,8 +22,10 @@ from tools.runtime_lib import (
     cri,
     images,
     instance,
+    namespace,
     packages,
     processes,
+    removal,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +158,25 @@ def test_not_ready_conditions_are_named_with_their_reason(tmp_path: Path) -> Non
     status = cri.field(1, ready) + cri.field(1, waiting)
     with FakeCri(tmp_path / "s", cri.field(1, status)) as fake:
         assert cri.not_ready(fake.path) == ["NetworkReady (no network config)"]
+
+
+def test_only_places_that_the_tool_made_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {name: tmp_path / name for name in ("run", "cni")}
+    monkeypatch.setattr(namespace, "PRIVATE_RUN", places["run"])
+    monkeypatch.setattr(namespace, "PRIVATE_CNI", places["cni"])
+    places["run"].mkdir()  # the host's own
+    places["cni"].mkdir()
+    places["cni"].chmod(namespace.MADE_HERE)
+    (tmp_path / "instance").mkdir()
+    this = instance.find(tmp_path / "instance", None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    removal.down(this, purge=False)
+    assert [path.exists() for path in places.values()] == [True, True]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    removal.down(this, purge=False)
+    assert [path.exists() for path in places.values()] == [True, False]
 
 
 def test_a_long_message_is_read_whole(tmp_path: Path) -> None:

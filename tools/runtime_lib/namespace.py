@@ -18,6 +18,7 @@ EMPTY = "empty"
 SHOWN_FROM_HOST = ("local", "src")
 PRIVATE_RUN = Path("/run/containerd")
 PRIVATE_CNI = Path("/var/lib/cni")
+MADE_HERE = 0o1755  # the mode of places that this tool made, which nobody else gives them
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 _PASSED_ON = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
@@ -69,8 +70,11 @@ def hold(base: Path, name: str, cni: Path) -> int:
 
     `name` is the name of its tmpfs on /run/containerd, `cni` the directory shown as /var/lib/cni.
     """
-    for path in (PRIVATE_RUN, PRIVATE_CNI, cni):
-        path.mkdir(parents=True, exist_ok=True)
+    cni.mkdir(parents=True, exist_ok=True)
+    for path in (PRIVATE_RUN, PRIVATE_CNI):
+        if not path.exists():
+            path.mkdir(parents=True)
+            path.chmod(MADE_HERE)
     script = f"echo made; exec {' '.join(HOLDER)} >/dev/null 2>&1"
     holder = subprocess.Popen(
         one_off(base, ["/bin/sh", "-c", script], name=name, cni=str(cni)),

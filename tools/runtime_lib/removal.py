@@ -7,8 +7,10 @@ and by names derived from the directory, never from records.
 
 import concurrent.futures
 import contextlib
+import os
 import shutil
 import signal
+import stat
 import time
 from pathlib import Path
 
@@ -112,13 +114,21 @@ def _remove_network(instance: Instance) -> None:
 
 
 def _remove_traces() -> None:
-    """Remove the empty directories and files that the programs made outside the instance.
+    """Remove the empty directories and files that this tool made outside the instance.
 
     Removing a mount point would unmount what another instance has there, so those in use stay,
-    and so does what is not empty: it is of a runtime of the host's own.
+    and so does what is not empty, or what the host's own runtime made. Only root makes any.
     """
-    for path in (namespace.PRIVATE_RUN, namespace.PRIVATE_CNI, _CRUN_STATE):
-        if path.is_dir() and not any(path.iterdir()) and not processes.mount_on(path):
-            path.rmdir()
+    if os.geteuid() != 0:
+        return
+    for path in (namespace.PRIVATE_RUN, namespace.PRIVATE_CNI):
+        if path.is_dir() and stat.S_IMODE(path.stat().st_mode) == namespace.MADE_HERE:
+            _remove_unused(path)
+    _remove_unused(_CRUN_STATE)
     if _CRIU_TRACE.exists() and _CRIU_TRACE.stat().st_size == 0:
         _CRIU_TRACE.unlink()
+
+
+def _remove_unused(path: Path) -> None:
+    if path.is_dir() and not any(path.iterdir()) and not processes.mount_on(path):
+        path.rmdir()

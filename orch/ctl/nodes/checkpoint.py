@@ -29,6 +29,10 @@ from orch.wire.errors import ApiError
 from orch.wire.tables.layout import NONE, since
 
 _HEADER = ("NODE", "POD", "CONTAINER", "SIZE", "AGE", "PINNED", "ARCHIVE")
+_NO_SUCH_PAGE = "404 page not found"  # of an agent without checkpoints, and of nothing else
+_SWITCHED_OFF = (
+    "the agent of {} takes no checkpoints: switch its feature gate ContainerCheckpoint on"
+)
 _INTERVAL_S = 0.2  # between two updates of the seconds on a terminal
 _CLEAR = "\r\x1b[K"
 
@@ -66,6 +70,10 @@ async def _checkpoint(api: Api, args: argparse.Namespace) -> int:
     counting = loops.spawn(_count(what), name="progress")
     try:
         answer = await api.call("POST", selection.node_path(node, page), params=params)
+    except ApiError as error:
+        if error.code == 404 and error.message.endswith(_NO_SUCH_PAGE):
+            raise CommandFailed(_SWITCHED_OFF.format(node)) from None
+        raise
     finally:
         await loops.cancel(counting)
         print(_CLEAR if sys.stderr.isatty() else "", end="", file=sys.stderr, flush=True)

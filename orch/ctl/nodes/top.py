@@ -1,7 +1,7 @@
 """`orchctl node top`: live table of what nodes, pods and containers use.
 
 With --once, or without a terminal, it prints one table. Colours appear on a terminal only, and
-never when NO_COLOR is set (no-color.org).
+never when NO_COLOR is set (no-color.org). On a narrow terminal the columns are fewer and shorter.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from orch.ctl import api, failures, selection
 from orch.ctl.api import Api
 from orch.ctl.failures import CommandFailed
 from orch.ctl.nodes import usage
+from orch.ctl.nodes.screen import Screen
 from orch.ctl.nodes.usage import History, Row
 from orch.ctl.options import seconds
 from orch.ctl.output import printing
@@ -36,7 +37,8 @@ _HEADER = ("NODE/POD/CONTAINER", "CPU(cores)", "CPU(%)", "MEMORY", "MEMORY(%)")
 _SORTS = ("name", "cpu", "memory", "pressure")
 _HIGH, _RAISED = 40.0, 10.0  # per cent of time stalled: alerting, and worth a look
 _RED, _YELLOW, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
-_BEGIN, _END, _HOME = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[J"
+_NARROW = ("NODE/POD/CONTAINER", "CPU", "MEMORY", "CPU PSI", "MEM PSI", "IO PSI")
+_GAP = 3  # between columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,23 +60,36 @@ def run(args: argparse.Namespace) -> int:
 async def _top(api: Api, args: argparse.Namespace) -> int:
     history = History()
     if args.once or not sys.stdout.isatty():
-        lines, code = await _refresh(api, args, history)
-        print("\n".join(lines))
-        return code
+        found, errors = await _refresh(api, args, history)
+        print("\n".join(_lines(found, args, history, args.sort_by)))
+        for error in errors:
+            printing.note(f"error: {error}")
+        return failures.FAILED if errors else 0
     ended = _ending()
-    print(_BEGIN, end="")
+    screen = Screen(args.sort_by)
     try:
-        while True:
-            size = shutil.get_terminal_size()
-            lines, _ = await _refresh(api, args, history, width=size.columns)
-            print(_HOME + "\n".join(lines[: size.lines - 1]), flush=True)
-            await asyncio.sleep(max(args.interval, 0.1))
+        with screen.opened():
+            await _live(api, args, history, screen)
     except asyncio.CancelledError:
         if not ended:
             raise
         return 128 + ended[0]
-    finally:
-        print(_END, end="", flush=True)
+    return 0
+
+
+async def _live(api: Api, args: argparse.Namespace, history: History, screen: Screen) -> None:
+    """Refresh at intervals, and draw anew at once when a key is pressed."""
+    loop = asyncio.get_running_loop()
+    while not screen.ended:
+        found, errors = await _refresh(api, args, history)
+        next_s = loop.time() + max(args.interval, 0.1)
+        pressed = True
+        while pressed and not screen.ended:
+            width = shutil.get_terminal_size().columns
+            lines = _lines(found, args, history, screen.sort_by, width)
+            head = 0 if args.no_headers else 1
+            screen.draw(lines[:head], [*lines[head:], *(error[:width] for error in errors)])
+            pressed = await screen.wait(max(next_s - loop.time(), 0))
 
 
 def _ending() -> list[int]:
@@ -96,20 +111,14 @@ def _ending() -> list[int]:
 
 
 async def _refresh(
-    api: Api, args: argparse.Namespace, history: History, width: int | None = None
-) -> tuple[list[str], int]:
-    """The lines of one refresh, and the exit code: 1 when a node could not be asked."""
+    api: Api, args: argparse.Namespace, history: History
+) -> tuple[list[Row], list[str]]:
+    """The rows of all nodes, and what is wrong with those that could not be asked."""
     nodes = await _nodes(api, args)
     answers = await asyncio.gather(*(_ask(api, node) for node in nodes))
     found = [row for rows, _ in answers for row in rows]
-    errors = [error for _, error in answers if error]
     history.add(found)
-    lines, code = _lines(found, args, history, width), failures.FAILED if errors else 0
-    if sys.stdout.isatty():
-        return [*lines, *(error[:width] for error in errors)], code
-    for error in errors:
-        printing.note(f"error: {error}")
-    return lines, code
+    return found, [error for _, error in answers if error]
 
 
 async def _nodes(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
@@ -133,18 +142,46 @@ async def _ask(api: Api, node: Mapping[str, Any]) -> tuple[list[Row], str]:
 
 
 def _lines(
-    found: Sequence[Row], args: argparse.Namespace, history: History, width: int | None
+    found: Sequence[Row],
+    args: argparse.Namespace,
+    history: History,
+    sort_by: str,
+    width: int | None = None,
 ) -> list[str]:
     """Header and rows, cut to the terminal's width so that each takes one line."""
+    depth = 0 if args.no_pods else 2 if args.containers else 1
+    shown = [row for row in _ordered(found, sort_by) if row.depth <= depth]
     pressures = usage.RESOURCES if args.pressure else ()
     header = [*_HEADER, *(f"{resource.upper()} SOME/FULL(%)" for resource in pressures)]
-    rows = [] if args.no_headers else [header]
-    depth = 0 if args.no_pods else 2 if args.containers else 1
-    shown = [row for row in _ordered(found, args.sort_by) if row.depth <= depth]
-    rows += [_cells(row, args, history) for row in shown]
-    lines = [line[:width] for line in printing.columns(rows)]
-    head = len(lines) - len(shown)
-    return [*lines[:head], *map(_painted, lines[head:], shown)]
+    lines = printing.columns([header, *(_cells(row, args, history) for row in shown)])
+    if width and args.pressure and max(map(len, lines)) > width:
+        lines = _narrow(shown, width)
+    lines = [line[:width] for line in lines]
+    return [*lines[: 0 if args.no_headers else 1], *map(_painted, lines[1:], shown)]
+
+
+def _narrow(shown: Sequence[Row], width: int) -> list[str]:
+    """Without shares and sparklines, and with names as short as they must be."""
+    rows = [list(_NARROW), *map(_narrow_cells, shown)]
+    others = max(map(len, printing.columns([row[1:] for row in rows])))
+    room = max(width - others - _GAP, 1)
+    for row in rows:
+        row[0] = row[0] if len(row[0]) <= room else f"{row[0][: room - 1]}…"
+    return printing.columns(rows)
+
+
+def _narrow_cells(row: Row) -> list[str]:
+    stalled = [
+        "/".join(f"{row.pressure[resource, kind][-1]:.1f}" for kind in ("some", "full")
+                 if (resource, kind) in row.pressure)
+        for resource in usage.RESOURCES
+    ]  # fmt: skip
+    numbers = [usage.cores_text(row.cpu_nano), usage.size_text(row.memory_bytes)]
+    return [_name(row), *numbers, *(text or usage.MISSING for text in stalled)]
+
+
+def _name(row: Row) -> str:
+    return "  " * row.depth + row.key[-1]
 
 
 def _painted(line: str, row: Row) -> str:
@@ -159,7 +196,7 @@ def _painted(line: str, row: Row) -> str:
 
 def _cells(row: Row, args: argparse.Namespace, history: History) -> list[str]:
     cells = [
-        "  " * row.depth + row.key[-1],
+        _name(row),
         usage.cores_text(row.cpu_nano),
         _percent(row.cpu_percent),
         usage.size_text(row.memory_bytes),

@@ -23,7 +23,7 @@ _BINDABLE = ("Pod", "Secret", "Node")
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # answered with advice
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # for the shell to complete
     manifests.add_filename(parser)
     changes.add_validate(parser)
     changes.add_write(parser, "cli-create")
@@ -32,8 +32,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 def _run_files(args: argparse.Namespace) -> int:
     if args.words or not args.filename:
-        what = f"there is no 'create {args.words[0]}' here" if args.words else "nothing to create"
-        raise WrongUsage(f"{what}: give the objects with -f FILE, or 'token NAME'")
+        raise WrongUsage("nothing to create: give the objects with -f FILE, or 'token NAME'")
     return api.run(args, partial(_create_all, manifests.named(args)))
 
 

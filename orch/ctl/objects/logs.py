@@ -83,11 +83,19 @@ async def _logs(api: Api, args: argparse.Namespace) -> int:
     sources = [(pod, name) for pod in pods for name in _containers(pod, args)]
     if args.follow and len(sources) > args.max_log_requests:
         raise CommandFailed(f"cannot follow {len(sources)} logs: raise --max-log-requests")
-    if args.follow:
-        await asyncio.gather(*(_copy(api, args, *source) for source in sources))
-        return 0
-    for pod, container in sources:
-        await _copy(api, args, pod, container)
+    try:
+        async with asyncio.timeout(args.request_timeout or None):
+            if args.follow:
+                await asyncio.gather(*(_copy(api, args, *source) for source in sources))
+            else:
+                for pod, container in sources:
+                    await _copy(api, args, pod, container)
+    except TimeoutError:
+        if not args.follow:  # else the time asked for is over
+            raise CommandFailed(
+                f"the log did not end within {args.request_timeout:g} s: give a longer"
+                " --request-timeout, or less to read with --tail"
+            ) from None
     return 0
 
 

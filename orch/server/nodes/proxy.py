@@ -312,8 +312,12 @@ class AgentTls:
         return TlsRenewal(user, lambda: self._read(ca_file), files, words=words)
 
     def _read(self, ca_file: str) -> ssl.SSLContext:
+        # Like all other clients here; `create_default_context` of Python 3.13 refuses CAs without
+        # key usage, which is what `openssl req -x509` makes.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context = ssl.create_default_context(cafile=ca_file)
+            context.load_verify_locations(ca_file)
         except (OSError, ValueError) as error:
             raise SetupError(f"cannot use the node agent CA {ca_file}: {error}") from error
         if self.cert_file and self.key_file:

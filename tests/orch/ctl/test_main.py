@@ -29,9 +29,12 @@ def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
         (("cordon",), "error: name the nodes: either NODE or -l SELECTOR\n"),
         (("drain", "n1", "-l", "a=b"), "error: name the nodes: either NODE or -l SELECTOR\n"),
         (("uncordon", "pods/x"), "error: 'pods/x' is not a node: name nodes only\n"),
-        (("create", "namespace", "x"), "error: there is no 'create namespace' here: give the"),
+        (("create", "namespace", "x"), "orchctl: error: there is no 'create namespace' here: give"),
+        (("create", "deployment", "x", "--image=y"),
+         "orchctl: error: there is no 'create deployment' here: give the objects with -f FILE"),
+        (("-n", "a", "attach", "x"), "orchctl: error: there is no command 'attach': it is one of"),
         (("create",), "error: nothing to create: give the objects with -f FILE"),
-    ):
+    ):  # fmt: skip
         result = run_command(*words)
         assert (result.code, result.err.count("\n")) == (2, 1)
         assert result.err.startswith(text)

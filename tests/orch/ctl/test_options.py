@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.component.process.daemon import SetupError
 from orch.ctl import main, options
 from orch.ctl.failures import CommandFailed, WrongUsage
 
@@ -113,6 +114,19 @@ def test_a_file_named_by_the_environment_is_not_passed_over(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing")
     assert options.kubeconfig_paths(_args()) == [f"{tmp_path}/missing"]
+
+
+def test_a_server_needs_no_file_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing")
+    given = ("--server", "https://s", "--token", "t")
+    config = options.client_config(_args(*given))
+    assert (config.server, config.token) == ("https://s", "t")
+    with pytest.raises(SetupError, match="asked"):
+        options.client_config(_args(*given, "--kubeconfig", "asked"))
+    with pytest.raises(SetupError, match="missing"):
+        options.client_config(_args("--token", "t"))
 
 
 def test_impersonation_becomes_headers() -> None:

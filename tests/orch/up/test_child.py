@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orch.up.child import Child
+from orch.component.process import loops
+from orch.component.process.daemon import SetupError
+from orch.up import child as under_test
+from orch.up.child import Child, wait_for_earlier
 from tests.fakes.programs import OBEDIENT, PATIENCE_S, STUBBORN, gone, shell, until
 
 Start = Callable[[str], Awaitable[Child]]
@@ -50,6 +53,31 @@ async def test_a_child_that_obeys_ends_with_its_own_exit_code(start: Start) -> N
     assert child.exit_code == 0
     assert child.last_lines(1) == "  bye"
     await child.stop(grace_s=PATIENCE_S)  # again: nothing happens
+
+
+async def test_a_run_waits_for_the_daemons_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run_dir, program = tmp_path / "run", tmp_path / "nodeagent"
+    await wait_for_earlier(run_dir)
+    program.write_text("#!/bin/sh\n" + OBEDIENT.format(""))
+    program.chmod(0o755)
+    others = f"--root-dir={tmp_path}/other/nodeagent", f"--root-dir={run_dir}/nodeagent"
+    running = [
+        await Child.start("agent", (str(program), flag), tmp_path / "log") for flag in others
+    ]
+    for child in running:
+        await up(child)
+    waiting = loops.spawn(wait_for_earlier(run_dir), name="waiting")
+    await until(lambda: caplog.messages)
+    await running[1].stop(grace_s=PATIENCE_S)
+    await waiting
+    assert f"pid {running[1].pid}" in caplog.text and f"pid {running[0].pid}" not in caplog.text
+    monkeypatch.setattr(under_test, "EARLIER_S", 0.0)
+    with pytest.raises(SetupError, match=f"do not end: pid {running[0].pid}"):
+        await wait_for_earlier(tmp_path / "other")
+    await running[0].stop(grace_s=PATIENCE_S)
 
 
 async def test_a_child_that_does_not_obey_is_killed(start: Start) -> None:

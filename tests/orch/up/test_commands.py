@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.config import options as agent
+from orch.component.process.daemon import SetupError
 from orch.lifecycle import options as controller
 from orch.server import flags as server
 from orch.up import commands
@@ -107,6 +111,26 @@ def test_a_port_of_0_becomes_a_free_one(free_port: Callable[[], int]) -> None:
     ports = Ports.choose(apiserver=0, nodeagent=wanted, healthz=0)
     assert ports.nodeagent == wanted
     assert all((ports.apiserver, ports.healthz, ports.controller))
+
+
+def test_a_taken_port_is_named_with_its_holder_before_anything_is_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        expected = f"127.0.0.1:{port}: address already in use .pid {os.getpid()}, .*--healthz-port"
+        with pytest.raises(SetupError, match=expected):
+            Ports.choose(apiserver=0, nodeagent=0, healthz=port)
+
+
+def test_a_host_without_that_kind_of_address_is_said_to_be_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    why = "needs 127.0.0.1, the address of this machine: address family not supported"
+    with pytest.raises(SetupError, match=why):
+        Ports.choose(apiserver=0, nodeagent=0, healthz=0)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def test_one_program_per_directory(layout: Layout) -> None:
 
 
 def test_it_becomes_ready_and_leaves_only_its_directory(tmp_path: Path) -> None:
-    place = tmp_path / "place"
+    place = tmp_path / "a place"
     place.mkdir()
     run_dir, errors = place / "run", tmp_path / "errors"
     with errors.open("wb") as sink:
@@ -82,6 +83,8 @@ def test_it_becomes_ready_and_leaves_only_its_directory(tmp_path: Path) -> None:
         assert process.stdout
         process.stdout.close()
     assert "  runtime     none\n" in rest
+    kubeconfig = shlex.quote(str(run_dir / "admin.kubeconfig"))
+    assert f"  try         kubectl --kubeconfig {kubeconfig} get nodes,pods -A\n" in rest
     assert rest.endswith("stopping\n")
     assert "Traceback" not in errors.read_text()
     assert [pid for pid in told["pids"].values() if not gone(pid)] == []

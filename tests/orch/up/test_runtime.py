@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.runtime.base import RuntimeVersion
 from orch.component.process import loops
 from orch.component.process.daemon import SetupError
+from orch.up import runtime as under_test
 from orch.up.runtime import RuntimeChoice, RuntimeTool, choose_runtime
+from tests.fakes.cri_server import CriServer
 from tests.fakes.programs import gone, until
+from tests.fakes.runtime import FakeRuntime
 
 TOOL = """
 import json, os, pathlib, signal, sys
@@ -115,9 +119,41 @@ async def test_a_search_that_fails_is_one(tool: Tool) -> None:
         await tool.used().choose()
 
 
-async def test_taking_down_names_the_directory(tool: Tool) -> None:
-    await tool.used().down()
-    assert tool.calls() == [["down", "--dir", str(tool.directory)]]
+async def test_what_was_provisioned_or_begun_is_taken_down_and_nothing_else(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 1000)
+    used = tool.used()
+    await used.choose()
+    await used.down()
+    assert tool.calls() == [["find"]]
+    be(monkeypatch, 0)
+    tool.answers(up=FAILED)
+    await used.choose()
+    await used.down()
+    assert tool.calls()[-1] == ["down", "--dir", str(tool.directory)]
+
+
+async def test_a_provisioned_runtime_that_ends_is_started_again_and_said(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(under_test, "KEEP_INTERVAL_S", 0.02)
+    place = tmp_path / "cri.sock"
+    served = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), place)
+    keeping = loops.spawn(tool.used().keep(f"unix://{place}"), name="keeping")
+    await asyncio.sleep(0.1)
+    assert tool.calls() == []
+    served.close()
+    await until(lambda: ["up", "--dir", str(tool.directory)] in [c[:3] for c in tool.calls()])
+    place.unlink(missing_ok=True)
+    served = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), place)
+    await until(lambda: "runs again" in caplog.text)
+    await loops.cancel(keeping)
+    served.close()
+    first, last = caplog.messages
+    assert first == "the private container runtime has ended: starting it again"
+    assert last.startswith("the private container runtime runs again (after ")
 
 
 @pytest.mark.parametrize("word", ["find", "up"])
@@ -145,8 +181,9 @@ async def test_the_tool_is_out_of_reach_of_the_terminals_signals(
         return await start(*command, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
-    await tool.used().down()
-    assert [how["start_new_session"] for how in started] == [True]
+    be(monkeypatch, 0)
+    await tool.used().choose()
+    assert [how["start_new_session"] for how in started] == [True, True]
 
 
 async def test_a_configured_endpoint_is_used_without_a_search() -> None:
@@ -161,8 +198,42 @@ async def test_an_empty_endpoint_means_none_and_logs_no_warning(
 
 
 async def test_running_without_a_runtime_is_logged_with_the_reason(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("CONTAINER_RUNTIME_ENDPOINT", raising=False)
+    monkeypatch.setattr(under_test, "SOCKETS", (str(tmp_path / "none"),))
     assert (await choose_runtime(None, None)).endpoint is None
     (message,) = caplog.messages
-    assert "running without a container runtime: no --runtime-tool is given" in message
+    assert "running without a container runtime: neither containerd >= 2 nor CRI-O" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fits"),
+    [
+        ("containerd", "v2.1.9", True),
+        ("containerd", "2.0.0-rc.1", True),
+        ("containerd", "1.7.24~ds1", False),
+        ("containerd", "", False),
+        ("cri-o", "1.33.1", True),
+    ],
+)
+async def test_without_a_tool_a_runtime_that_runs_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, version: str, fits: bool
+) -> None:
+    monkeypatch.delenv("CONTAINER_RUNTIME_ENDPOINT", raising=False)
+    monkeypatch.setattr(under_test, "SOCKETS", (str(tmp_path / "none"), str(tmp_path / "cri")))
+    runtime = FakeRuntime()
+    runtime.about = RuntimeVersion(name, version, "v1")
+    server = CriServer(runtime, tmp_path / "cri")
+    await server.start()
+    found = await choose_runtime(None, None)
+    await server.stop()
+    assert found.endpoint == (f"unix://{tmp_path / 'cri'}" if fits else None)
+
+
+async def test_without_a_tool_the_environment_names_a_runtime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for named in ("/run/x.sock", "unix:///run/x.sock"):
+        monkeypatch.setenv("CONTAINER_RUNTIME_ENDPOINT", named)
+        assert await choose_runtime(None, None) == RuntimeChoice("unix:///run/x.sock")

@@ -64,6 +64,17 @@ async def test_a_refusal_of_the_agent_is_quoted(
     assert result.err.startswith(f"error: the server answered {status}: {text} (")
 
 
+async def test_an_agent_without_checkpoints_is_said_to_be(orchctl: Orchctl, api: HttpApi) -> None:
+    _pod(api, "c")
+    api.answers["POST", PROXY] = Answer("404 page not found\n", 404)
+    result = await orchctl("checkpoint", "d/web")
+    assert (result.code, result.err) == (
+        1,
+        "error: the agent of n1 takes no checkpoints: switch its feature gate ContainerCheckpoint"
+        " on\n",
+    )
+
+
 async def test_the_container_must_be_clear(orchctl: Orchctl, api: HttpApi) -> None:
     _pod(api, "a", "b")
     result = await orchctl("checkpoint", "d/web")

@@ -73,7 +73,7 @@ async def test_no_nodes_are_said(orchctl: Orchctl) -> None:
 async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
     api.answers["GET", PAGE] = [Answer(summary(45.0)) for _ in range(200)]
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 78, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 150, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     process = subprocess.Popen(
         [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "node", "top", "--pressure",
@@ -98,8 +98,64 @@ async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
     assert shown.startswith("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J")
     assert "\x1b[31mn1" in shown  # stalled for 45 %: red
     assert "▂▂██" in shown  # the sparkline has grown
-    drawn = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]?)?", "", shown)  # the last may be cut off
-    assert max(len(line.rstrip("\r")) for line in drawn.split("\n")) == 78  # cut, not wrapped
+    shown = shown[: shown.rindex("\x1b[H\x1b[J")]  # the last may be cut off
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.replace("\x1b[H", "\n"))
+    assert max(len(line.rstrip("\r")) for line in drawn.split("\n")) <= 150  # not wrapped
+
+
+async def test_a_narrow_terminal_shows_every_pressure_and_keys_sort_scroll_and_end(
+    api: HttpApi,
+) -> None:
+    api.put("/api/v1/nodes/n2", {"metadata": {"name": "n2"}})
+    long = summary(45.0)
+    long["pods"] = [
+        {**long["pods"][0], "podRef": {"namespace": "shop", "name": f"{'w' * 60}-{number}"}}
+        for number in range(30)
+    ]
+    api.answers["GET", PAGE] = Answer(long)
+    api.answers["GET", "/api/v1/nodes/n2/proxy/stats/summary"] = Answer(summary())
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 80, 0, 0))
+    before = termios.tcgetattr(slave)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "node", "top", "--pressure",
+         "--interval", "10m"],
+        stdin=slave, stdout=slave, stderr=subprocess.PIPE, env={**os.environ, "TERM": "dumb"},
+    )  # fmt: skip
+    try:
+        pages = []
+        for keys in ("", "G", "c\x1b[6~", "k"):
+            os.write(master, keys.encode())
+            shown = await asyncio.wait_for(asyncio.to_thread(_read_until_footer, master), 30)
+            pages.append(shown.rpartition("\x1b[H\x1b[J")[2].replace("\r", "").split("\n"))
+        os.write(master, b"q")
+        code = await asyncio.to_thread(process.wait, 30)
+        said = process.stderr.read() if process.stderr else b""
+        after = termios.tcgetattr(slave)
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait, 10)
+        if process.stderr:
+            process.stderr.close()
+        os.close(slave)
+        os.close(master)
+    assert (code, said, after) == (0, b"", before)
+    first, last, *_ = pages
+    assert first[0].split() == [
+        "NODE/POD/CONTAINER", "CPU", "MEMORY", "CPU", "PSI", "MEM", "PSI", "IO", "PSI",
+    ]  # fmt: skip
+    assert all(len(page) == 10 and max(map(len, page)) <= 80 for page in pages)
+    assert first[1].startswith("n1 ") and "45.0/45.0" in first[1]
+    assert "…" in first[2]
+    assert last[0] == first[0] and last[-2].split()[0] == "d/web"
+    assert pages[2] != last and pages[3] != pages[2]
+
+
+def _read_until_footer(master: int) -> str:
+    text = ""
+    while "pressure" not in text.rpartition("\x1b[H\x1b[J")[2]:
+        text += os.read(master, 65536).decode(errors="replace")
+    return text
 
 
 def _read_until(master: int, looks: int) -> str:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
 from tests.fakes.http_api import Answer, HttpApi
@@ -40,6 +43,19 @@ async def test_the_logs_of_many_pods_are_told_apart(orchctl: Orchctl, api: HttpA
     asked = [r.query for r in api.requests if r.path.endswith("/log")]
     assert {query["tailLines"] for query in asked} == {"10"}
     assert {query["follow"] for query in asked} == {"true"}
+
+
+async def test_a_log_may_be_read_or_followed_for_a_time(orchctl: Orchctl, api: HttpApi) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"one\n"
+        await asyncio.Event().wait()
+
+    api.answers["GET", f"{PODS}/web/log"] = Answer(endless)
+    followed = await orchctl("logs", "-f", "web", "--request-timeout=200ms")
+    assert (followed.code, followed.out, followed.err) == (0, "one\n", "")
+    read = await orchctl("logs", "web", "--request-timeout=200ms")
+    assert (read.code, read.out) == (1, "one\n")
+    assert read.err.startswith("error: the log did not end within 0.2 s: give a longer --request-")
 
 
 async def test_a_refusal_is_told_or_skipped(orchctl: Orchctl, api: HttpApi) -> None:

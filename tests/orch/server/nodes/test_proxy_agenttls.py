@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -76,12 +80,15 @@ async def api(
         "--nodeagent-client-key", str(files.key),
         "--node-proxy-allow-loopback",
     )  # fmt: skip
-    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
-    endpoints = {"nodeagentEndpoint": {"Port": agent_port}}
-    status = {"addresses": addresses, "daemonEndpoints": endpoints}
-    await api.call("POST", NODES, {**node("n1"), "status": status})
+    await api.call("POST", NODES, reported("n1", agent_port))
     yield api
     await api.stop()
+
+
+def reported(name: str, port: int) -> dict[str, Any]:
+    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    endpoints = {"nodeagentEndpoint": {"Port": port}}
+    return {**node(name), "status": {"addresses": addresses, "daemonEndpoints": endpoints}}
 
 
 async def answer_of(api: Api) -> str:
@@ -128,6 +135,55 @@ async def test_agents_of_another_authority_are_not_called_any_more(
     await api.turn("node proxy certificates")
     assert caplog.messages == ["node proxy uses its new node agent CA"]
     assert "certificate verify failed" in await answer_of(api)
+
+
+async def test_a_plain_authority_is_as_good_for_agents_as_everywhere_else(
+    server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Python's default context is strict, which is so from 3.13 on."""
+    default = ssl.create_default_context
+
+    def strict(*args: Any, **settings: Any) -> ssl.SSLContext:
+        context = default(*args, **settings)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    await asyncio.to_thread(_make_plain_authority, tmp_path)
+    app = web.Application()
+    app.router.add_get("/who", who)
+    context = server_context(
+        str(tmp_path / "agent.crt"), str(tmp_path / "agent.key"), client_ca_file=None
+    )
+    agent = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="agent")
+    async with known_agent(server_pki, tmp_path, await agent.start()) as api:
+        assert await answer_of(api) == "nobody"
+    await agent.stop(grace_s=0.5)
+
+
+def _make_plain_authority(folder: Path) -> None:
+    (folder / "names").write_text("subjectAltName=DNS:n1\n")
+    for words in (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.crt"
+        " -subj /CN=plain -days 2",
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout agent.key -out agent.csr"
+        " -subj /CN=n1",
+        "x509 -req -in agent.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out agent.crt"
+        " -extfile names -days 1",
+    ):
+        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def known_agent(pki: Pki, folder: Path, port: int) -> AsyncIterator[Api]:
+    """A server that trusts `ca.crt` in the folder, and knows the node of the agent at the port."""
+    api = await Api.start(
+        pki, folder / "data", "--node-proxy-allow-loopback",
+        "--nodeagent-certificate-authority", str(folder / "ca.crt"),
+    )  # fmt: skip
+    await api.call("POST", NODES, reported("n1", port))
+    yield api
+    await api.stop()
 
 
 @pytest.mark.parametrize("wrong", ["ca", "cert", "key"])
