@@ -26,6 +26,10 @@ class StorageHealth:
         self._failure = "storage was not looked at yet"
         self._outage = OnceLog(log, logging.ERROR)
 
+    @property
+    def takes_writes(self) -> bool:
+        return not self._failure
+
     async def look(self) -> None:
         """One round: a commit that must work."""
         try:
