@@ -31,6 +31,7 @@ from orch.server.server import NAME, Server
 from orch.wire.names import VERSION
 
 log = logging.getLogger(__name__)
+SHORT_GRACE_S = 5.0
 _OTHER_FILES = 256  # storage, logs, connections to agents
 
 
@@ -95,7 +96,9 @@ async def run(flags: Flags, stop: Stop) -> None:
         notifier.stopping()
         await server.wind_down()
     finally:
-        await http.stop(grace_s=flags.limits.timeout_s)
+        # Requests that wait for a disk which hangs are not waited for.
+        writable = server.storage_health.takes_writes
+        await http.stop(grace_s=flags.limits.timeout_s if writable else SHORT_GRACE_S)
         await server.close()
 
 

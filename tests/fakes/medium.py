@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from orch.server.storage.base import Change, StorageFailed, Stored
 
 
 class FakeMedium:
-    """`failing` makes every commit fail; `commits` counts those that succeeded."""
+    """`failing` makes every commit fail; `commits` counts those that succeeded.
+    While `answering` is not set, a commit hangs.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Stored] = {}
         self.revision = 0
         self.failing: Exception | None = None
         self.commits = 0
+        self.answering = threading.Event()
+        self.answering.set()
 
     def open(self) -> tuple[list[Stored], int]:
         if self.failing:
@@ -22,6 +27,7 @@ class FakeMedium:
         return sorted(self.objects.values(), key=lambda stored: stored.key), self.revision
 
     def commit(self, changes: Sequence[Change], revision: int) -> None:
+        self.answering.wait()
         if self.failing:
             raise self.failing
         for change in changes:

@@ -47,6 +47,7 @@ MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
 MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
 HOSTNAME_MAX = 63
+_FILE_NAME_MAX = 255
 KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
 # Below the cgroup of all pods; Guaranteed pods are in that cgroup itself.
 QOS_CGROUPS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
@@ -80,7 +81,9 @@ class ContainerContext:
 
 
 def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) -> str:
-    return f"{settings.pod_logs_dir}/{namespace}_{name}_{uid}"
+    """A name that leaves no room is cut; the uid tells pods apart."""
+    room = _FILE_NAME_MAX - len(f"{namespace}__{uid}")
+    return f"{settings.pod_logs_dir}/{namespace}_{name[:room]}_{uid}"
 
 
 _GRACE_MAX_S = 2**31 - 1  # deadlines of gRPC overflow far above it, and have passed at once

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 100_000  # lines; beyond it the disk cannot keep up, and lines are dropped
 MAX_WAITING_BYTES = 64 * 1024 * 1024
+CLOSE_TIMEOUT_S = 5.0
 _STAMP = "%Y-%m-%dT%H-%M-%S.%f"
 
 
@@ -72,11 +73,11 @@ class AuditLog:
         self._lines.put(line)
 
     def close(self) -> None:
-        """Write the queued lines; blocks."""
+        """Write the queued lines; blocks, but not for a disk that hangs."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._lines.put(None)
-            thread.join()
+            thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         more = True

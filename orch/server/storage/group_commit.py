@@ -9,6 +9,7 @@ The medium itself (a file, a fake) is behind `Medium`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -43,6 +44,7 @@ def refuse(write: Write, head: int | None) -> StorageError | None:
 
 MAX_BATCH = 512  # commits beyond this gain nothing (reference/performance.md B5)
 CHECK_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 10.0  # for a medium that hangs: the program must end when it is told to
 
 
 class Medium(Protocol):
@@ -84,6 +86,7 @@ class GroupCommitStorage(MirroredStorage):
         self._thread: threading.Thread | None = None
         self._writer: _Writer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._written = asyncio.Event()  # the writer has ended
 
     def size_bytes(self) -> int:
         return self._medium.size_bytes()
@@ -127,17 +130,26 @@ class GroupCommitStorage(MirroredStorage):
         items, revision = await asyncio.to_thread(self._medium.open)
         self.load(items, revision)
         self._writer = _Writer(self._medium, items, revision)
+        self._written.clear()
         self._thread = threading.Thread(target=self._run, name="storage-writer", daemon=True)
         self._thread.start()
 
     async def close(self) -> None:
-        """Commit queued writes and close the medium; later writes are StorageFailed."""
+        """Commit queued writes and close the medium; later writes are StorageFailed.
+
+        A medium that does not take them within `CLOSE_TIMEOUT_S` is left to itself.
+        """
         self.end_watches()
         thread, self._thread = self._thread, None
         if thread is not None:
             self._hand_over()
             self._queue.put(None)
-            await asyncio.to_thread(thread.join)
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._written.wait()
+            except TimeoutError:
+                text = "the last writes did not reach the medium within %g s: they may be lost"
+                log.error(text, CLOSE_TIMEOUT_S)
 
     async def _submit(self, *writes: Write) -> Change | None:
         if self._thread is None or self._loop is None:
@@ -164,8 +176,11 @@ class GroupCommitStorage(MirroredStorage):
             batch, open_for_more = self._take()
             if batch:
                 changes, answers = writer.commit(batch)
-                loop.call_soon_threadsafe(self._publish, changes, answers)
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._publish, changes, answers)
         self._medium.close()
+        with contextlib.suppress(RuntimeError):  # too late: the loop is closed
+            loop.call_soon_threadsafe(self._written.set)
 
     def _take(self) -> tuple[_Batch, bool]:
         """Wait for a batch, then take everything queued; False after the closing None."""

@@ -27,6 +27,10 @@ class StorageHealth:
         self._outage = OnceLog(log, logging.ERROR)
         self.can_list = False  # what is read is what is stored, as of the last round
 
+    @property
+    def takes_writes(self) -> bool:
+        return not self._failure
+
     async def look(self) -> None:
         """One round: a read, then a commit that must work."""
         try:

@@ -10,6 +10,7 @@ before a restart gets `Compacted` and its reader lists again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -22,6 +23,7 @@ from orch.server.storage.group_commit import GroupCommitStorage
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
+RESERVE_BYTES = 5 * 1024 * 1024  # more than the log's pages, when they are written back
 LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
 
 _SCHEMA = (
@@ -30,6 +32,7 @@ _SCHEMA = (
     "INSERT INTO counters VALUES ('revision', 0)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_FULL = "database or disk is full"  # as SQLite says it
 _ADVICE = "put a backup of both files back, or remove them to begin a new cluster"
 _PUT = (
     "INSERT INTO objects VALUES (?1, ?2, ?3)"
@@ -56,6 +59,7 @@ class SqliteMedium:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._wal = Path(f"{path}-wal")
+        self._reserve = _Reserve(Path(f"{path}-reserve"))
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> tuple[list[Stored], int]:
@@ -64,6 +68,7 @@ class SqliteMedium:
             if not self._path.exists():
                 self._begin()
             self._connection = self._connect()
+            self._reserve.refill()
             return self._load(self._connection)
         except (OSError, sqlite3.Error, StorageFailed) as error:
             self.close()
@@ -77,20 +82,34 @@ class SqliteMedium:
         if connection is None:
             raise StorageFailed(f"{self._path} is not open")
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                _write(connection, changes, revision)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
+            self._commit(connection, changes, revision)
+            if not changes:
+                self._reserve.refill()
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write {self._path}: {_why(error)}") from error
+
+    def _commit(
+        self, connection: sqlite3.Connection, changes: Sequence[Change], revision: int
+    ) -> None:
+        """On a full disk from the reserve, unless that makes the store larger."""
+        begins = any(change.previous is None for change in changes)
+        if begins and self._reserve.is_spent:
+            raise StorageFailed(f"cannot write {self._path}: {_FULL}")
+        try:
+            _transact(connection, changes, revision)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or begins or not changes:
+                raise
+            self._reserve.spend()
+            # What is in the log goes to the file, and the log begins anew in the same place.
+            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            _transact(connection, changes, revision)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+            self._reserve.refill()  # with the room of the log
 
     def size_bytes(self) -> int:
         total = 0
@@ -150,6 +169,39 @@ class SqliteMedium:
             "SELECT value FROM counters WHERE name = 'revision'"
         ).fetchone()[0]
         return items, revision
+
+
+class _Reserve:
+    """Room on the disk for deletions and changes when it is full; there may be none to have."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_spent = False
+
+    def refill(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            with os.fdopen(os.open(self._path, flags, 0o600), "wb") as file:
+                if os.fstat(file.fileno()).st_size < RESERVE_BYTES:
+                    os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+            self.is_spent = False
+        except OSError as error:
+            self.is_spent = error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+    def spend(self) -> None:
+        self.is_spent = True
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, 0)
+
+
+def _transact(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _write(connection, changes, revision)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:

@@ -171,9 +171,11 @@ async def test_probes_reach_a_real_container(agent: Agent) -> None:
 
 
 async def test_a_log_is_rotated_under_a_writing_container(agent: Agent) -> None:
+    """Its pod has the longest name that a pod may have."""
     talk = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.01; done"
-    agent.put(manifest("talker", {"name": "app", "command": ["sh", "-c", talk]}))
-    await agent.runs("talker")
+    longest = "talker-".ljust(253 - len(f"-{agent.node}"), "x")
+    agent.put(manifest(longest, {"name": "app", "command": ["sh", "-c", talk]}))
+    await agent.runs(longest)
     rotation = LogRotation(
         agent.runtime, agent.registry, LogBounds(max_bytes=4096, max_files=3, interval_s=0)
     )

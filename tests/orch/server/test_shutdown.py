@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -12,6 +14,9 @@ import pytest
 from orch.component.process import loops
 from orch.component.process.daemon import Stop
 from orch.server import flags, main
+from orch.server.storage import group_commit, health
+from orch.server.storage.base import Change
+from orch.server.storage.sqlite import SqliteMedium
 from tests.orch.server.harness import NODES, Pki, node
 from tests.orch.server.test_main import arguments
 
@@ -80,3 +85,42 @@ async def test_readiness_fails_first_then_watches_end_and_requests_are_finished(
             end.close()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+@pytest.mark.usefixtures("same_file_limit")
+async def test_a_disk_that_hangs_does_not_keep_the_server_from_ending(
+    server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
+    monkeypatch.setattr(health, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(group_commit, "CHECK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(group_commit, "CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(main, "SHORT_GRACE_S", 0.2)
+    answering = threading.Event()
+    answering.set()
+    commit = SqliteMedium.commit
+
+    def slow_commit(medium: SqliteMedium, changes: Sequence[Change], revision: int) -> None:
+        answering.wait()
+        commit(medium, changes, revision)
+
+    monkeypatch.setattr(SqliteMedium, "commit", slow_commit)
+    stop = Stop()
+    running = loops.spawn(main.run(flags.parse(arguments(server_pki, tmp_path)), stop), name="run")
+    try:
+        async with asyncio.timeout(45):  # less than the time of a request
+            while not (tmp_path / "port").exists():
+                await asyncio.sleep(0.02)
+            port = int((tmp_path / "port").read_text())
+            prober, writer = [await connect(server_pki, port) for _ in range(2)]
+            answering.clear()
+            body = orjson.dumps(node("n1"))
+            head = f"POST {NODES} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer[1].write(head.encode() + body)
+            await until_ready_fails(prober)
+            stop.set("test")
+            await running
+    finally:
+        answering.set()
+    for _, end in (prober, writer):
+        end.close()

@@ -36,6 +36,17 @@ def one(**fields: Any) -> Pod:
     return pod(container_data("app", **fields))
 
 
+@pytest.mark.parametrize(("namespace", "name"), [("n" * 63, "p" * 253), ("default", "p" * 213)])
+def test_every_valid_name_gives_a_directory_for_logs_of_its_own(namespace: str, name: str) -> None:
+    paths = {spec.log_directory(SETTINGS, namespace, name, uid) for uid in (UID, UID[::-1])}
+    assert len(paths) == 2
+    for path in paths:
+        directory = path.removeprefix("/logs/")
+        assert len(directory.encode()) == 255
+        assert directory.startswith(f"{namespace}_ppp")
+        assert directory.endswith((f"p_{UID}", f"p_{UID[::-1]}"))
+
+
 def test_a_sandbox_carries_the_pods_identity_logs_and_cgroup() -> None:
     wanted = pod(metadata={"labels": {"app": "shop"}}, terminationGracePeriodSeconds=7)
     sandbox = spec.sandbox_spec(wanted, SETTINGS, attempt=2)

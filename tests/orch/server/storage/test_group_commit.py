@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orch.server.storage import base
+from orch.server.storage import base, group_commit
 from orch.server.storage.group_commit import GroupCommitStorage
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.storage.contract import Make, StorageContract
@@ -83,3 +83,21 @@ async def test_a_medium_that_cannot_be_opened_is_reported(medium: FakeMedium) ->
     medium.failing = base.StorageFailed("gone")
     with pytest.raises(base.StorageFailed, match="gone"):
         await GroupCommitStorage(medium).open()
+
+
+async def test_a_medium_that_hangs_does_not_keep_the_program_from_ending(
+    medium: FakeMedium, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(group_commit, "CLOSE_TIMEOUT_S", 0.05)
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    medium.answering.clear()
+    writing = asyncio.ensure_future(storage.create("/pods/a/x", b"1"))
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(30):
+            await storage.close()
+        assert "the last writes did not reach the medium within 0.05 s" in caplog.text
+    finally:
+        medium.answering.set()
+    await writing

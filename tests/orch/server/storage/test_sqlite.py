@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +34,7 @@ async def test_only_the_owner_can_read_the_files(path: Path) -> None:
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     await storage.close()
     assert set(modes.values()) == {0o600}
-    assert {"state.db", "state.db-wal"} <= set(modes)
+    assert {"state.db", "state.db-wal", "state.db-reserve"} == set(modes)
 
 
 async def test_a_second_server_on_the_file_is_refused(path: Path, monkeypatch) -> None:
@@ -148,3 +150,51 @@ async def test_a_check_notices_a_medium_that_refuses_writes_though_no_client_wri
     await storage.check()
     assert storage.revision == 0
     await storage.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "fill").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+@pytest.mark.real
+@pytest.mark.may_block
+async def test_on_a_full_disk_objects_are_deleted_and_changed_also_after_a_restart(
+    small_disk: Path,
+) -> None:
+    path = small_disk / "state.db"
+    storage = SqliteStorage(path)
+    await storage.open()
+    kept = [await storage.create(f"/pods/a/{number}", os.urandom(3000)) for number in range(200)]
+    fill(small_disk)
+    number = 0
+    with pytest.raises(base.StorageFailed, match="full"):
+        for number in range(10_000):
+            await storage.create(f"/pods/b/{number}", os.urandom(3000))
+    for stored in kept[:50]:
+        changed = await storage.update(stored.key, os.urandom(3000), stored.revision)
+        await storage.delete(changed.key)
+    fill(small_disk)
+    with pytest.raises(base.StorageFailed, match="full"):  # what is left is not for new objects
+        await storage.create("/pods/a/new", os.urandom(3000))
+    await storage.close()
+
+    again = SqliteStorage(path)
+    await again.open()
+    assert len(again.list("/pods/").items) == 150 + number
+    for stored in kept[50:]:
+        await again.delete(stored.key)
+    (small_disk / "fill").unlink()
+    await again.check()
+    await again.create("/pods/a/new", b"1")
+    await again.close()
