@@ -14,6 +14,7 @@ from functools import partial
 from aiohttp import HttpVersion11, web
 
 from orch.component.http import httpd
+from orch.component.http.sliced_response import compress
 from orch.server import turns
 from orch.server.audit.trail import TRAIL
 from orch.server.handlers import render, watch_stream
@@ -141,9 +142,11 @@ class ResourceHandlers:
             rules = strategy.parts.get(info.subresource, strategy)
             trail = request.get(TRAIL)
             notes = Notes() if trail is None else Notes(annotations=trail.annotations)
-            return await handler(Call(request, info, request[IDENTITY], rules, notes))
+            response = await handler(Call(request, info, request[IDENTITY], rules, notes))
         except StorageFailed as error:
             raise refusal_for(error) from error
+        compress(request, response)
+        return response
 
     def _handler(self, info: RequestInfo) -> Handler | None:
         connector = self._connectors.get((info.resource, info.subresource))
