@@ -109,7 +109,7 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             "PATCH",
             POD + DRY,
             lambda: {"spec": {"volumes": [{"name": f"v{n}"} for n in range(9_000)]}},
-            400,
+            422,
             STRATEGIC,
         ),
         "a patch of one element again and again": Attack(
