@@ -185,7 +185,7 @@ def compress(request: web.BaseRequest, response: web.StreamResponse) -> None:
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, _LargeBody) or request.method != "GET":
         return
-    response.headers["Vary"] = "Accept-Encoding"
+    response.headers.add("Vary", "Accept-Encoding")
     encodings = request.headers.get("Accept-Encoding", "")
     if request.version >= HttpVersion11 and negotiation.wants_gzip(encodings):
         body.packed = True
