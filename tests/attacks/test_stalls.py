@@ -413,6 +413,17 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             },
             201,
         ),
+        "many values in YAML": Attack(
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: (
+                b"metadata: {name: x}\ndata:\n"
+                + b"".join(b"  k%d: v\n" % number for number in range(19_000))
+            ),
+            201,
+            "application/yaml",
+        ),
         "many fields in protobuf": Attack(
             TENANT,
             "POST",

@@ -81,22 +81,29 @@ class _LargeBody(payload.Payload):
 
 
 class SlicedBody(_LargeBody):
-    """A body; `data` is the whole of it until it has been sent.
+    """A body; `data` is the whole of it until it has been sent, `original` what an audit log keeps.
 
     An idle connection keeps its last response, and would keep tens of megabytes with it.
     """
 
-    def __init__(self, data: Data, sending: Sending | None = None) -> None:
+    def __init__(
+        self, data: Data, sending: Sending | None = None, *, original: Data | None = None
+    ) -> None:
         super().__init__(None)
         self.data = data
+        self._original = original
         self._size = len(data)
         self._sending = sending or Sending()
+
+    @property
+    def original(self) -> Data:
+        return self.data if self._original is None else self._original
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self.data.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        data, self.data = self.data, b""
+        data, self.data, self._original = self.data, b"", None
         with self._sending:
             await self._send((data,), writer)
 
@@ -185,6 +192,8 @@ def compress(request: web.BaseRequest, response: web.StreamResponse) -> None:
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, _LargeBody) or request.method != "GET":
         return
+    if body.size is not None and body.size <= SLICE_BYTES:
+        return
     response.headers.add("Vary", "Accept-Encoding")
     encodings = request.headers.get("Accept-Encoding", "")
     if request.version >= HttpVersion11 and negotiation.wants_gzip(encodings):
@@ -207,5 +216,5 @@ def body_of(response: web.StreamResponse | None) -> Data | None:
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, LazyBody):
         return body.whole()
-    data = body.data if isinstance(body, SlicedBody) else body
+    data = body.original if isinstance(body, SlicedBody) else body
     return data if isinstance(data, bytes | bytearray) else None
