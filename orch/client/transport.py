@@ -71,7 +71,8 @@ class Transport:
         """`headers` are sent with every request; names may repeat."""
         self.config = config
         self.timeout_s = timeout_s
-        self._headers = [("User-Agent", user_agent), *headers]
+        # Compressed answers would be unpacked on the event loop.
+        self._headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[Stream] = set()
         self._resets = 0

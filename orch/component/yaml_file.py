@@ -61,12 +61,12 @@ def read_content(path: Path) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def parse_yaml(raw: str | bytes, *, source: str) -> Document:
-    """Parse one document of JSON data; an empty document is None."""
+def parse_yaml(raw: str | bytes, *, source: str, most: int = _MAX_VALUES) -> Document:
+    """Parse one document of JSON data with at most so many values; an empty document is None."""
     if len(raw) > MAX_BYTES:
         raise YamlError(f"{source}: larger than {MAX_BYTES // 2**20} MiB")
     try:
-        _check_bounds(raw, source)
+        _check_bounds(raw, source, most)
         root = yaml.compose(raw, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -76,7 +76,7 @@ def parse_yaml(raw: str | bytes, *, source: str) -> Document:
         raise YamlError(f"{source}: {' '.join(str(error).split())}") from None
     if root is None:
         return Document(source, None)
-    builder = _Builder(source)
+    builder = _Builder(source, most)
     return Document(source, builder.build(root, ()), builder.lines)
 
 
@@ -87,7 +87,7 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     return error.problem or error.context or "it cannot be read"
 
 
-def _check_bounds(raw: str | bytes, source: str) -> None:
+def _check_bounds(raw: str | bytes, source: str, most: int) -> None:
     """Refuse before composing: the C composer recurses until it crashes and keeps every node."""
     depth = values = 0
     for event in yaml.parse(raw, Loader=_Loader):
@@ -96,7 +96,7 @@ def _check_bounds(raw: str | bytes, source: str) -> None:
             continue
         values += 1
         depth += isinstance(event, yaml.CollectionStartEvent)
-        if depth > _MAX_DEPTH or values > 2 * _MAX_VALUES:  # keys count too
+        if depth > _MAX_DEPTH or values > 2 * most:  # keys count too
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise YamlError(f"{source}:{line}: too many or too deeply nested values")
 
@@ -124,15 +124,16 @@ _Loader.yaml_implicit_resolvers.setdefault("", []).append(
 
 
 class _Builder:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, most: int) -> None:
         self.source = source
+        self._most = most
         self.lines: dict[FieldPath, int] = {}
         self._values = 0
 
     def build(self, node: yaml.Node, path: FieldPath) -> Any:
         line = node.start_mark.line + 1
         self._values += 1
-        if self._values > _MAX_VALUES or len(path) > _MAX_DEPTH:
+        if self._values > self._most or len(path) > _MAX_DEPTH:
             raise YamlError(f"{self.source}:{line}: too many or too deeply nested values")
         self.lines[path] = line
         if isinstance(node, yaml.MappingNode):

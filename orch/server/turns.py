@@ -12,8 +12,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from typing import TypeVar
 
+from orch.server.request import bodies, media
 from orch.server.request.bodies import values_in
 
 SMALL = 2_000  # values; validation takes up to 10 µs for each
@@ -44,6 +46,13 @@ async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
 async def aside(work: Callable[[], Result]) -> Result:
     """`work()` in the thread."""
     return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+
+
+async def as_json(body: bytes, content_type: str) -> tuple[bytes, str]:
+    """A YAML body as JSON, and its new content type; others as they are."""
+    if not bodies.is_yaml(content_type):
+        return body, content_type
+    return await aside(partial(bodies.json_of, body)), media.JSON
 
 
 async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:

@@ -111,7 +111,7 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             "PATCH",
             POD + DRY,
             lambda: {"spec": {"volumes": [{"name": f"v{n}"} for n in range(9_000)]}},
-            400,
+            422,
             STRATEGIC,
         ),
         "a patch of one element again and again": Attack(
@@ -414,6 +414,17 @@ ATTACKS: dict[str, dict[str, Attack]] = {
                 }
             },
             201,
+        ),
+        "many values in YAML": Attack(
+            TENANT,
+            "POST",
+            f"{CORE}/configmaps" + DRY,
+            lambda: (
+                b"metadata: {name: x}\ndata:\n"
+                + b"".join(b"  k%d: v\n" % number for number in range(19_000))
+            ),
+            201,
+            "application/yaml",
         ),
         "many fields in protobuf": Attack(
             TENANT,

@@ -19,6 +19,7 @@ from aiohttp import web
 from orch.component.http import httpd
 from orch.component.http.sliced_response import Data, body_of
 from orch.component.process.clock import Now, utc_now
+from orch.server import turns
 from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage
 from orch.server.metrics import ServerMetrics
 from orch.server.request import bodies
@@ -180,7 +181,8 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
     except ApiError:
         return None
     try:
-        return bodies.decode_object(body, request.headers.get("Content-Type", "")) if body else None
+        body, kind = await turns.as_json(body, request.headers.get("Content-Type", ""))
+        return bodies.decode_object(body, kind) if body else None
     except ApiError:
         return _as_object(body)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
 from aiohttp import web
 
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.http.sliced_response import compress, respond
 from orch.server.discovery import openapi
 from orch.server.discovery.discovery import Discovery
 from orch.server.request import media
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens
 
 _KEYS = "/openid/v1/jwks"
+_NOT_SHARED = "no-cache, private"  # what is answered depends on who asks
+_REVALIDATED = "public"
+_LASTING = "public, immutable, max-age=31536000"
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -51,12 +56,9 @@ def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
         document = discovery.find(request.path, request.headers.get("Accept", ""))
         if document is None:
             raise web.HTTPNotFound
-        headers = {"Content-Type": document.content_type, "Vary": "Accept"}
-        if document.etag:
-            headers["ETag"] = document.etag
-            if request.headers.get("If-None-Match") == document.etag:
-                return web.Response(status=304, headers=headers)
-        return web.Response(body=document.body, headers=headers)
+        cache = _REVALIDATED if document.etag else _NOT_SHARED
+        page = _Page(document.body, document.content_type, cache, document.etag)
+        return page.answer(request)
 
     return [
         route
@@ -76,15 +78,35 @@ def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
     v2_json = openapi.v2_json(resources)
     v2_protobuf = openapi.v2_protobuf(resources)
 
+    old = _Page(v2_protobuf, openapi.V2_PROTOBUF, _NOT_SHARED, openapi.etag_of(v2_protobuf))
+    older = _Page(v2_json, etag=openapi.etag_of(v2_json))
+
     async def v2(request: web.Request) -> web.Response:
-        if "openapi.spec.v2" in request.headers.get("Accept", ""):
-            headers = {"Content-Type": openapi.V2_PROTOBUF, "Vary": "Accept"}
-            return web.Response(body=v2_protobuf, headers=headers)
-        return web.Response(body=v2_json, headers={"Content-Type": media.JSON, "Vary": "Accept"})
+        asked = "openapi.spec.v2" in request.headers.get("Accept", "")
+        return (old if asked else older).answer(request)
 
     documents = openapi.documents(resources)
-    v3 = [web.get(path, _fixed(body)) for path, body in documents.items()]
+    v3 = [web.get(path, _hashed(body)) for path, body in documents.items()]
     return [web.get("/openapi/v2", v2), *v3]
+
+
+def _hashed(body: bytes) -> Handle:
+    """Under its hash, as the index names it, the document never changes; under another one it is
+    elsewhere.
+    """
+    page = _Page(body, etag=openapi.etag_of(body))
+    lasting = replace(page, cache=_LASTING)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = request.query.get("hash")
+        if not asked:
+            return page.answer(request)
+        if asked == page.etag.strip('"'):
+            return lasting.answer(request)
+        location = f"{request.rel_url.raw_path}?hash={page.etag.strip(chr(34))}"
+        return web.Response(status=301, headers={"Location": location})
+
+    return answer
 
 
 def openid_routes(accounts: AccountTokens | None, address: str) -> list[web.RouteDef]:
@@ -116,11 +138,33 @@ def _both(path: str, handle: Handle) -> list[web.RouteDef]:
     return [web.get(path, handle), web.get(f"{path}/", handle)]
 
 
-def _fixed(body: bytes, content_type: str = media.JSON, cache: str = "") -> Handle:
-    headers = {"Content-Type": content_type, **({"Cache-Control": cache} if cache else {})}
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A document that is the same as long as the server runs; with an `etag`, clients may ask
+    whether it still is.
+    """
 
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=body, headers=headers)
+    body: bytes
+    content_type: str = media.JSON
+    cache: str = _NOT_SHARED
+    etag: str = ""
+
+    def answer(self, request: web.Request) -> web.Response:
+        headers = {"Cache-Control": self.cache, "Vary": "Accept"}
+        if self.etag:
+            headers["ETag"] = self.etag
+            if request.headers.get("If-None-Match") == self.etag:
+                return web.Response(status=304, headers=headers)
+        response = respond(200, self.body, {**headers, "Content-Type": self.content_type})
+        compress(request, response)
+        return response
+
+
+def _fixed(body: bytes, content_type: str = media.JSON, cache: str = _NOT_SHARED) -> Handle:
+    page = _Page(body, content_type, cache)
+
+    async def answer(request: web.Request) -> web.Response:
+        return page.answer(request)
 
     return answer
 

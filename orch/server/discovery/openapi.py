@@ -104,6 +104,10 @@ def _info() -> dict[str, str]:
     return {"title": _TITLE, "version": VERSION}
 
 
+def etag_of(body: bytes) -> str:
+    return f'"{_hash(body)}"'
+
+
 def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest()[:32].upper()
 

@@ -6,7 +6,7 @@ stores. What cannot be understood is an ApiError.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,7 +15,14 @@ import orjson
 from aiohttp import web
 
 from orch.component.http import httpd
-from orch.component.http.sliced_response import SLICE_BYTES, LazyBody, respond
+from orch.component.http.sliced_response import (
+    SLICE_BYTES,
+    LazyBody,
+    SlicedBody,
+    body_of,
+    compress,
+    respond,
+)
 from orch.server import turns
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
@@ -137,27 +144,34 @@ class Call(NamedTuple):
 
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
+    body, content_type = await _received(call)
+    return await turns.compute(partial(_decoded, call, content_type, body))
+
+
+async def _received(call: Call) -> tuple[bytes, str]:
+    """The body and its content type, never YAML; weighed."""
     body = await httpd.read_body(call.request)
-    turns.weigh(body)
-    return await turns.compute(partial(_decoded, call, body))
+    received = await turns.as_json(body, call.content_type)
+    turns.weigh(received[0])
+    return received
 
 
-def _decoded(call: Call, body: bytes) -> Document:
-    document = bodies.decode_object(body, call.content_type)
+def _decoded(call: Call, content_type: str, body: bytes) -> Document:
+    document = bodies.decode_object(body, content_type)
     return aliases.to_own(document) if call.info.alias else document
 
 
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
-    body = await httpd.read_body(call.request)
-    turns.weigh(body)
-    return await turns.compute(partial(_checked_object, call, wanted, body))
+    body, content_type = await _received(call)
+    decoded = partial(_decoded, call, content_type, body)
+    return await turns.compute(partial(_checked_object, call, wanted, body, decoded))
 
 
 def _checked_object(
-    call: Call, wanted: options.WriteOptions, body: bytes
+    call: Call, wanted: options.WriteOptions, body: bytes, decoded: Callable[[], Document]
 ) -> tuple[Document, list[str]]:
-    document = _decoded(call, body)
+    document = decoded()
     warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
         return document, warnings
@@ -201,11 +215,20 @@ def checked_patch(
 
 async def read_delete_options(call: Call) -> options.DeleteOptions:
     """From body and query; clients send the body without its kind."""
-    body = await httpd.read_body(call.request)
-    record = bodies.decode_object(body, call.content_type) if body else {}
+    body, content_type = await _received(call)
+    record = bodies.decode_object(body, content_type) if body else {}
     if record.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")
     return options.parse_delete_options(call.request.query, record)
+
+
+async def finished(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """The answer in YAML if that is what it says it is, and compressed if it is large."""
+    if isinstance(response, web.Response) and response.content_type == media.YAML:
+        body = body_of(response) or b""
+        response.body = SlicedBody(await turns.aside(partial(bodies.yaml_of, body)), original=body)
+    compress(request, response)
+    return response
 
 
 def warning_headers(warnings: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from orch.server.handlers.call import (
     Call,
     checked_patch,
     deleted_status,
+    finished,
     read_delete_options,
     read_document,
     read_object,
@@ -141,9 +142,10 @@ class ResourceHandlers:
             rules = strategy.parts.get(info.subresource, strategy)
             trail = request.get(TRAIL)
             notes = Notes() if trail is None else Notes(annotations=trail.annotations)
-            return await handler(Call(request, info, request[IDENTITY], rules, notes))
+            response = await handler(Call(request, info, request[IDENTITY], rules, notes))
         except StorageFailed as error:
             raise refusal_for(error) from error
+        return await finished(request, response)
 
     def _handler(self, info: RequestInfo) -> Handler | None:
         connector = self._connectors.get((info.resource, info.subresource))
@@ -177,8 +179,11 @@ class ResourceHandlers:
     async def _watch(self, call: Call) -> web.StreamResponse:
         if call.request.version < HttpVersion11:
             raise bad_request("a watch needs HTTP/1.1: its answer comes in chunks")
+        rendering = call.rendering(self._backend.now())
+        if rendering.representation.language != media.JSON:
+            raise media.not_acceptable((media.JSON,))  # as in the reference, which streams none
         wanted = WatchRequest(
-            call.rendering(self._backend.now()),
+            rendering,
             call.selection(),
             call.info.namespace,
             options.parse_list_options(call.request.query, watch=True),

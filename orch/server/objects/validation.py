@@ -39,6 +39,7 @@ _TYPES = {
 }  # fmt: skip
 _MEMBERS = (("int_type", "int"), ("string_type", "str"))  # of a field that takes both
 _PROBLEMS_SHOWN = 8
+_SHOWN_MAX = 200  # characters of a value
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
@@ -195,7 +196,10 @@ def _shape_cause(error: Any) -> Cause:
         return causes.not_supported(path, value, re.findall("'([^']*)'", error["ctx"]["expected"]))
     if kind in _TYPES:
         return causes.wrong_type(path, value, _TYPES[kind])
-    return causes.invalid_value(path, value, error["msg"].removeprefix("Value error, "))
+    if kind == "too_long":
+        return causes.too_many(path, error["ctx"]["actual_length"], error["ctx"]["max_length"])
+    shown = value if isinstance(value, int | float) else str(value)[:_SHOWN_MAX]
+    return causes.invalid_value(path, shown, error["msg"].removeprefix("Value error, "))
 
 
 def shape_problems(error: ValidationError) -> str:

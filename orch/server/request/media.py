@@ -1,7 +1,7 @@
 """Content negotiation: Accept headers parsed, representations chosen; pure.
 
-Whatever else a client prefers (protobuf), this server writes JSON. An unknown transformation is
-skipped when a later entry fits (reference/apiserver.md §1.2).
+Whatever else a client prefers (protobuf), this server writes JSON or YAML. An unknown
+transformation is skipped when a later entry fits (reference/apiserver.md §1.2).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH = (
     "application/strategic-merge-patch+json",
 )
 META_GROUP = "meta.k8s.io"
-_ANY_JSON = (JSON, "application/*", "*/*")
+_ANY = (JSON, YAML, "application/*", "*/*")
 
 
 def unknown_format(accepted: Iterable[str]) -> ApiError:
@@ -55,16 +55,17 @@ class Media:
 
 @dataclass(frozen=True)
 class Representation:
-    """`version` is that of the meta group, for every form but OBJECT."""
+    """`version` is that of the meta group, for every form but OBJECT; `language` JSON or YAML."""
 
     form: Form = Form.OBJECT
     version: str = "v1"
+    language: str = JSON
 
     @cached_property
     def content_type(self) -> str:
         if self.form is Form.OBJECT:
-            return JSON
-        return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
+            return self.language
+        return f"{self.language};as={self.form.value};g={META_GROUP};v={self.version}"
 
     def headers(self) -> dict[str, str]:
         """Of an answer in this form; the caller may change them."""
@@ -103,7 +104,7 @@ def negotiate(accept: str) -> Representation:
         if representation is not None:
             return representation
     raise not_acceptable(
-        (JSON, *(f"{JSON};as={f.value};g={META_GROUP};v=v1" for f in _TRANSFORMED))
+        (JSON, YAML, *(f"{JSON};as={f.value};g={META_GROUP};v=v1" for f in _TRANSFORMED))
     )
 
 
@@ -118,16 +119,17 @@ _VERSIONS = ("v1", "v1beta1")
 
 
 def _representation(entry: Media) -> Representation | None:
-    if entry.type not in _ANY_JSON:
+    if entry.type not in _ANY:
         return None
+    language = YAML if entry.type == YAML else JSON
     wanted = entry.parameters.get("as", "")
     if not wanted:
-        return Representation()
+        return Representation(language=language)
     version = entry.parameters.get("v", "")
     if entry.parameters.get("g") != META_GROUP or version not in _VERSIONS:
         return None
     form = next((form for form in _TRANSFORMED if form.value == wanted), None)
-    return None if form is None else Representation(form, version)
+    return None if form is None else Representation(form, version, language)
 
 
 def _number(text: str) -> float:

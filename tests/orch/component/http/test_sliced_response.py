@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import itertools
 import time
 from collections.abc import Awaitable, Callable
@@ -90,6 +91,21 @@ async def test_others_have_their_turn_also_while_the_client_takes_all_at_once() 
     assert bytes(writer.taken) == body
     turns = [after - before for before, after in itertools.pairwise(seen)]
     assert max(turns) <= BYTES_A_TURN < len(body)
+
+
+async def test_a_compressed_body_gives_others_their_turn_however_small_it_becomes() -> None:
+    body = bytes(64 * BYTES_A_TURN)
+    compressed = SlicedBody(body)
+    compressed.packed = True
+    writer, turns = _KeepsUp(), 0
+    sending = asyncio.ensure_future(compressed.write(writer))
+    while not sending.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await sending
+    assert gzip.decompress(writer.taken) == body
+    assert turns >= 64
+    assert len(writer.taken) < SLICE_BYTES
 
 
 async def test_a_body_that_was_sent_is_no_longer_held() -> None:

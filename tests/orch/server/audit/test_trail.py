@@ -165,6 +165,16 @@ async def test_each_level_has_the_objects_it_says(audited) -> None:
     assert "responseObject" not in requested | patched
 
 
+async def test_what_was_said_in_yaml_is_written_down_as_what_it_means(audited) -> None:
+    api, _ = audited
+    text, yaml = orjson.dumps(pod()).replace(b'"c"', b"c"), "application/yaml"
+    created = await api.call("POST", PODS, text, content_type=yaml, accept=yaml)
+    assert (created.status, created.headers["Content-Type"]) == (201, yaml)
+    (event,) = await events(audited, 1)
+    assert event["requestObject"] == pod()
+    assert event["responseObject"]["metadata"]["uid"]
+
+
 async def test_a_client_whose_name_is_no_text_is_written_down(audited) -> None:
     api, _ = audited
     reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=api.context("admin"))

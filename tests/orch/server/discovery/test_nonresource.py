@@ -91,6 +91,47 @@ async def test_openapi_is_json_and_in_protobuf_for_older_clients(api: Api) -> No
     assert orjson.loads((await api.call("GET", "/openapi/v2")).body)["swagger"] == "2.0"
 
 
+ASKS_AGAIN, LASTS = "no-cache, private", "public, immutable, max-age=31536000"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "cache", "has_etag"),
+    [
+        ("/api", "application/json", ASKS_AGAIN, False),
+        ("/apis/coordination.orch.io/v1", "application/json", ASKS_AGAIN, False),
+        ("/apis", V2, "public", True),
+        ("/version", "application/json", ASKS_AGAIN, False),
+        ("/openapi/v2", "application/json", ASKS_AGAIN, True),
+        (
+            "/openapi/v2",
+            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            ASKS_AGAIN,
+            True,
+        ),
+        ("/openapi/v3", "application/json", ASKS_AGAIN, True),
+        ("/openapi/v3/api/v1", "application/json", ASKS_AGAIN, True),
+    ],
+)
+async def test_documents_say_how_long_they_may_be_kept(
+    api: Api, path: str, accept: str, cache: str, has_etag: bool
+) -> None:
+    answer = await api.call("GET", path, accept=accept)
+    assert answer.headers["Cache-Control"] == cache
+    assert ("ETag" in answer.headers) == has_etag
+    if has_etag:
+        known = {"If-None-Match": answer.headers["ETag"]}
+        again = await api.call("GET", path, accept=accept, headers=known)
+        assert (again.status, again.body) == (304, b"")
+
+
+async def test_a_document_under_its_hash_is_kept_for_good(api: Api) -> None:
+    index = (await api.call("GET", "/openapi/v3")).json["paths"]
+    url = index["api/v1"]["serverRelativeURL"]
+    assert (await api.call("GET", url)).headers["Cache-Control"] == LASTS
+    moved = await api.call("GET", "/openapi/v3/api/v1?hash=OLD")
+    assert (moved.status, moved.headers["Location"]) == (301, url)
+
+
 async def test_the_version_is_the_reference_release(api: Api) -> None:
     version = (await api.call("GET", "/version?timeout=32s")).json
     assert (version["major"], version["minor"]) == ("1", "35")

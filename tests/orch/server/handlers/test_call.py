@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
+import aiohttp
 import orjson
 import pytest
 
@@ -41,14 +43,60 @@ async def test_a_large_list_arrives_whole_with_its_length(api: Api) -> None:
             "data": {"k": f"{number}" * 300_000},
         }
         assert (await api.call("POST", CONFIG_MAPS, record)).status == 201
-    answer = await api.call("GET", CONFIG_MAPS)
+    answer = await api.call("GET", CONFIG_MAPS, headers={"Accept-Encoding": "identity"})
     assert answer.status == 200
     assert answer.headers["Content-Length"] == str(len(answer.body))
+    assert (answer.headers["Vary"], "Content-Encoding" in answer.headers) == (
+        "Accept-Encoding",
+        False,
+    )
     assert [len(item["data"]["k"]) for item in answer.json["items"]] == [300_000] * 4
     head = await api.call("HEAD", CONFIG_MAPS)
     assert (head.status, head.body) == (200, b"")
     page = (await api.call("GET", "/metrics")).text
     assert "apiserver_response_sizes_sum" in page
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "packed"),
+    [
+        ("", "application/json", True),
+        ("/c1", "application/json", True),
+        ("?includeObject=Object", TABLE, True),
+        ("?watch=true&timeoutSeconds=1", "application/json", False),
+        ("?limit=1&fieldSelector=metadata.name%3Dsmall", "application/json", False),
+    ],
+)
+async def test_large_answers_are_compressed_for_who_takes_that_but_no_watches(
+    api: Api, query: str, accept: str, packed: bool
+) -> None:
+    record = {"kind": "ConfigMap", "apiVersion": "v1"}
+    for name, size in (("c1", 300_000), ("c2", 150_000), ("small", 10)):
+        body = {**record, "metadata": {"name": name}, "data": {"k": name[-1] * size}}
+        assert (await api.call("POST", CONFIG_MAPS, body)).status == 201
+    path = CONFIG_MAPS + query
+    plain = await api.call("GET", path, accept=accept, headers={"Accept-Encoding": "br"})
+    assert "Content-Encoding" not in plain.headers
+    asked = {"Accept": accept, "Accept-Encoding": "br, gzip;q=0.5"}
+    async with api.session("admin").get(api.url(path), headers=asked) as response:
+        assert response.headers.get("Content-Encoding") == ("gzip" if packed else None)
+        assert await response.read() == plain.body
+    received = gzip.decompress(await _raw(api, path, accept)) if packed else plain.body
+    assert received == plain.body
+
+
+async def _raw(api: Api, path: str, accept: str) -> bytes:
+    """The body as it is sent."""
+    connector = aiohttp.TCPConnector(ssl=api.context("admin"))
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        sent = {"Accept": accept, "Accept-Encoding": "gzip"}
+        async with session.get(api.url(path), headers=sent) as response:
+            body = await response.read()
+    assert len(body) < 20_000
+    return body
 
 
 async def test_others_are_served_while_a_slow_client_reads(api: Api) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
 
@@ -207,3 +208,73 @@ async def test_an_unknown_field_that_a_change_adds_to_a_pod_has_no_effect(
     sent = pod() | {"spec": {**made["spec"], "new": 1}}
     replaced = await api.call("PUT", f"{PODS}/p1", sent)
     assert (replaced.status, "new" in replaced.json["spec"]) == (200, False)
+
+
+YAML = "application/yaml"
+SENT = b"""
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: c1}
+data:
+  text: |
+    two
+    lines
+  answer: "yes"
+  none: null
+"""
+
+
+async def test_yaml_is_taken_and_answered(api: Api) -> None:
+    created = await api.call("POST", CONFIG_MAPS, SENT, content_type=YAML, accept=YAML)
+    assert (created.status, created.headers["Content-Type"]) == (201, YAML)
+    found = yaml.safe_load(created.text)
+    assert found["data"] == {"text": "two\nlines\n", "answer": "yes"}
+    assert found == (await api.call("GET", f"{CONFIG_MAPS}/c1")).json
+    replaced = await api.call(
+        "PUT", f"{CONFIG_MAPS}/c1", SENT.replace(b"yes", b"no"), content_type=f"{YAML};charset=x"
+    )
+    assert (replaced.status, replaced.json["data"]["answer"]) == (200, "no")
+    listed = await api.call("GET", CONFIG_MAPS, accept=f"{YAML},application/json;q=0.1")
+    assert yaml.safe_load(listed.text)["items"][0]["data"]["answer"] == "no"
+    table = await api.call("GET", CONFIG_MAPS, accept=f"{YAML};as=Table;v=v1;g=meta.k8s.io")
+    assert yaml.safe_load(table.text)["rows"][0]["cells"][0] == "c1"
+    options = b"propagationPolicy: Orphan\npreconditions: {uid: other}"
+    refused = await api.call("DELETE", f"{CONFIG_MAPS}/c1", options, content_type=YAML)
+    assert refused.status == 409
+    deleted = await api.call("DELETE", f"{CONFIG_MAPS}/c1", accept=YAML)
+    assert yaml.safe_load(deleted.text)["status"] == "Success"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"a: [", 400, "couldn't read the request body as YAML"),
+        (b"- a", 400, "must be a JSON object"),
+        (b"", 400, "must be a JSON object"),
+        (b"a: 1\na: 2", 400, "the key is given twice"),
+        (b"a: 1\n---\na: 2", 400, "YAML"),
+        (b"n: " + b"9" * 30, 400, "YAML"),
+        (b"a: !!python/object:os.system x", 400, "tags are not supported"),
+        (b"a: " + b"[" * 5000 + b"]" * 5000, 400, "deeply nested"),
+        (b"a: [" + b"1," * 60_000 + b"]", 400, "too many"),
+        (b"a: &a [" + b"1," * 900 + b"]\nb: [" + b"*a," * 900 + b"]", 400, "too many"),
+        (b"a: " + b"x" * (3 * 1024 * 1024), 413, "too large"),
+    ],
+)
+async def test_yaml_that_is_no_object_or_too_large_is_refused(
+    api: Api, body: bytes, status: int, text: str
+) -> None:
+    answer = await api.call("POST", CONFIG_MAPS, body, content_type=YAML)
+    assert (answer.status, text in answer.json["message"]) == (status, True), answer.text
+
+
+async def test_a_stream_and_a_very_long_list_are_not_written_in_yaml(api: Api) -> None:
+    watch = await api.call("GET", f"{CONFIG_MAPS}?watch=true&timeoutSeconds=1", accept=YAML)
+    assert (watch.status, watch.json["reason"]) == (406, "NotAcceptable")
+    for number in range(3):
+        keys = {f"k{key}": "v" for key in range(15_000)}
+        body = config_map(f"c{number}") | {"data": keys}
+        assert (await api.call("POST", CONFIG_MAPS, body)).status == 201
+    assert (await api.call("GET", f"{CONFIG_MAPS}/c0", accept=YAML)).status == 200
+    assert (await api.call("GET", CONFIG_MAPS, accept=YAML)).status == 406
+    assert (await api.call("GET", CONFIG_MAPS, accept=f"{YAML},application/json")).status == 406

@@ -84,4 +84,7 @@ def test_what_cannot_be_written_is_not_acceptable(accept: str) -> None:
 
 def test_the_content_type_says_which_form_it_is() -> None:
     assert negotiate("application/json").content_type == "application/json"
+    assert negotiate("application/yaml,*/*;q=0.1").content_type == "application/yaml"
+    yaml_table = negotiate("application/yaml;as=Table;v=v1;g=meta.k8s.io").content_type
+    assert yaml_table == "application/yaml;as=Table;g=meta.k8s.io;v=v1"
     assert negotiate(TABLE).content_type == "application/json;as=Table;g=meta.k8s.io;v=v1"
