@@ -58,18 +58,20 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     before = previous or pod.status
     records = pod.spec.initContainers or []
     over = _final_statuses(pod, before)
-    inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
+    lost = _lost_inits(pod, seen)
+    inits = [_init_status(c, _container_status(c, seen, facts, {**lost, **over})) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
         return before  # it never had a container here: rejected, or failed early
     phase = pod_phase(pod, inits, apps, finished=facts.plan.finished)
     ips = _addresses(pod, seen, facts, before)
     incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
+    serving = [s for c, s in zip(records, inits, strict=True) if is_sidecar(c)] + apps
     conditions = [
         _condition("PodReadyToStartContainers", bool(seen.sandbox and is_ready(seen.sandbox))),
         _initialized(phase, incomplete, apps),
-        _ready("Ready", phase, apps),
-        _ready("ContainersReady", phase, apps),
+        _ready("Ready", phase, serving),
+        _ready("ContainersReady", phase, serving),
         _condition("PodScheduled", True),
     ]
     return PodStatus(
@@ -115,6 +117,24 @@ def _final_statuses(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus
     if pod.status.phase not in FINAL_PHASES:
         return {}
     return {status.name: status for status in container_statuses(before)}
+
+
+def _lost_inits(pod: Pod, seen: ObservedPod) -> Mapping[str, ContainerStatus]:
+    """Init containers of which the runtime has no record left; they did their work."""
+    if not seen.is_initialized(pod):
+        return {}
+    ended = State(
+        terminated=ContainerStateTerminated(
+            exitCode=0,
+            reason="Completed",
+            message="the runtime has no record of it left, and the pod is initialized",
+        )
+    )
+    return {
+        c.name: ContainerStatus(name=c.name, image=c.image, started=False, state=ended)
+        for c in pod.spec.initContainers or ()
+        if not is_sidecar(c)
+    }
 
 
 def _container_status(
@@ -241,10 +261,10 @@ def _initialized(
     return _condition("Initialized", False, "ContainersNotInitialized", text)
 
 
-def _ready(kind: str, phase: str, apps: Sequence[ContainerStatus]) -> PodCondition:
+def _ready(kind: str, phase: str, serving: Sequence[ContainerStatus]) -> PodCondition:
     if phase in FINAL_PHASES:
         return _condition(kind, False, "PodCompleted" if phase == SUCCEEDED else "PodFailed")
-    unready = [app.name for app in apps if not app.ready]
+    unready = [one.name for one in serving if not one.ready]
     if not unready:
         return _condition(kind, True)
     text = f"containers with unready status: [{' '.join(unready)}]"
