@@ -28,13 +28,18 @@ def pod_phase(
     apps: Sequence[ContainerStatus],
     *,
     finished: bool,
+    removed: bool = False,
 ) -> str:
     """Pending, Running, Succeeded or Failed; a phase the API holds as final stays so.
 
-    `finished`: no container will be started again.
+    `finished`: no container will be started again. `removed`: nor does one run, since the pod was
+    deleted: it has failed unless all its main containers succeeded.
     """
     if pod.status.phase in FINAL_PHASES:
         return pod.status.phase
+    if removed:
+        ends = [status.state and status.state.terminated for status in apps]
+        return SUCCEEDED if all(end and end.exitCode == 0 for end in ends) else FAILED
     pairs = list(zip(pod.spec.initContainers or (), inits, strict=True))
     first = [status for container, status in pairs if not is_sidecar(container)]
     sidecars = [status for container, status in pairs if is_sidecar(container)]
