@@ -200,7 +200,7 @@ class PodWorker:
 
     async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
-        if self.pod is not None and not seen.active:
+        if self.pod and self.pod.metadata.deletionTimestamp and not seen.active:
             await self._report.publish(self.pod, seen, Plan(finished=True), removed=True)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:

@@ -291,6 +291,7 @@ async def test_remove_all_takes_every_pod_and_the_cgroup_along(world: PodWorld) 
     await world.workers.remove_all(30)
     assert not world.traces()
     assert not list(world.directory.glob("cgroup/*/orchpods"))
+    assert world.status().status.phase == "Running", "the next agent starts it again"
 
 
 async def test_remove_all_gives_up_in_time_and_names_what_is_left(
