@@ -7,6 +7,7 @@ text in chunks. Files are read in worker threads. Must not know the log format (
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator
 
@@ -15,7 +16,7 @@ from aiohttp import web
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.runtime.base import ContainerDetail
+from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.http.connection import allow_pauses
 from orch.component.process import clock
 from orch.component.process.clock import Now
@@ -26,6 +27,7 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 FOLLOW_INTERVAL_S = 0.25
+_GOING_ON = (ContainerState.CREATED, ContainerState.RUNNING)
 
 
 class ContainerLogs:
@@ -45,18 +47,15 @@ class ContainerLogs:
         if pod is None:
             raise ApiError(404, "NotFound", f'pod "{names["pod"]}" does not exist')
         detail = self._instance(pod, names["container"], options)
-        try:
-            file = await asyncio.to_thread(LogFile, detail.log_path)
-        except OSError as error:
-            raise bad_request(f"cannot open the log {detail.log_path}: {error.strerror}") from None
+        file = await self._open(request, pod, detail, wait=options.follow)
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         response.enable_chunked_encoding()
         allow_pauses(request)
         try:
             await response.prepare(request)
             async for piece in self._pieces(file, options, pod, detail):
-                if request.transport is None or request.transport.is_closing():
-                    break  # the client has disconnected, which only a write would show
+                if _has_left(request):
+                    break
                 if piece:
                     await response.write(piece)
             await response.write_eof()
@@ -86,6 +85,21 @@ class ContainerLogs:
             )
         return found[0]
 
+    async def _open(
+        self, request: web.Request, pod: Pod, detail: ContainerDetail, *, wait: bool
+    ) -> LogFile:
+        """The log, which some runtimes make only when the container starts."""
+        while True:
+            is_early = self._state(pod, detail) is ContainerState.CREATED
+            try:
+                return await asyncio.to_thread(LogFile, detail.log_path)
+            except OSError as error:
+                may_come = is_early and error.errno == errno.ENOENT
+                if not (wait and may_come) or _has_left(request):
+                    text = f"cannot open the log {detail.log_path}: {error.strerror}"
+                    raise bad_request(text) from None
+            await asyncio.sleep(FOLLOW_INTERVAL_S)
+
     async def _pieces(
         self, file: LogFile, options: LogOptions, pod: Pod, detail: ContainerDetail
     ) -> AsyncIterator[bytes]:
@@ -94,7 +108,7 @@ class ContainerLogs:
             await asyncio.to_thread(file.seek_tail, options.tail_lines)
         shown = LogFilter(options)
         while not shown.full:
-            ended = not options.follow or not self._is_running(pod, detail)
+            ended = not options.follow or self._state(pod, detail) not in _GOING_ON
             data = await asyncio.to_thread(file.read)
             if data:
                 yield shown.feed(data)
@@ -104,9 +118,16 @@ class ContainerLogs:
                 yield b""
                 await asyncio.sleep(FOLLOW_INTERVAL_S)
 
-    def _is_running(self, pod: Pod, detail: ContainerDetail) -> bool:
-        running = self._registry.view(pod.metadata.uid or "").running(detail.container.name)
-        return running is not None and running.container.id == detail.container.id
+    def _state(self, pod: Pod, detail: ContainerDetail) -> ContainerState | None:
+        """None when it is no longer the newest instance."""
+        latest = self._registry.view(pod.metadata.uid or "").latest(detail.container.name)
+        is_same = latest is not None and latest.container.id == detail.container.id
+        return latest.container.state if latest and is_same else None
+
+
+def _has_left(request: web.Request) -> bool:
+    """Whether the client has disconnected, which only a write would show."""
+    return request.transport is None or request.transport.is_closing()
 
 
 def _waiting_reason(pod: Pod, container: str) -> str:

@@ -64,6 +64,13 @@ class ObservedPod:
         latest = self.latest(name)
         return latest if latest and latest.container.state is ContainerState.RUNNING else None
 
+    def is_initialized(self, pod: Pod) -> bool:
+        """Whether a main container has been created in the newest sandbox."""
+        mains = {container.name for container in pod.spec.containers}
+        sandbox_id = self.sandbox.sandbox.id if self.sandbox else ""
+        here = (c.container.name for c in self.containers if c.container.sandbox_id == sandbox_id)
+        return not mains.isdisjoint(here)
+
     def address(self, default: str = "") -> str:
         """The pod's first IP address; `default` for a pod in the host's network."""
         return self.sandbox.ips[0] if self.sandbox and self.sandbox.ips else default

@@ -131,7 +131,8 @@ class StatusSync:
             if not await self._tried(uid, partial(self._send_status, uid)):
                 self._due[uid] = None  # now the last in line
         for uid, pod in list(self._removed.items()):
-            if await self._tried(uid, partial(self._delete, pod)):
+            ended = uid not in self._due  # how it ended is told before it goes
+            if ended and await self._tried(uid, partial(self._delete, pod)):
                 self._removed.pop(uid, None)
             else:
                 self._removed[uid] = self._removed.pop(uid)

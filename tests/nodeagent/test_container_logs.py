@@ -13,9 +13,10 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from nodeagent.container_logs import ContainerLogs
+from nodeagent.container_logs import FOLLOW_INTERVAL_S, ContainerLogs
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.runtime.base import ContainerState
 from orch.component.http import slow_clients
 from orch.component.http.httpd import HttpServer, text_errors
 from tests.fakes.pods import exited, instance, logged, pod, sandbox, seen
@@ -31,6 +32,7 @@ class Logged:
         self.registry.set_desired([pod()])
         self.current = directory / "1.log"
         self.current.write_bytes(LINES)
+        self.coming = directory / "2.log"
         self.former = directory / "0.log"
         self.former.write_bytes(b"2026-01-31T11:00:00Z stderr F it broke\n")
         self.set_running(True)
@@ -134,6 +136,30 @@ async def test_a_followed_log_grows_and_ends_with_its_container(
         assert await response.content.readline() == b"more\n"
         logs.set_running(False)
         assert await response.content.read() == b""
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_following_a_container_that_is_created_waits_for_its_start(
+    client: Client, logs: Logged, is_made: bool
+) -> None:
+    created = logged(instance(attempt=2, state=ContainerState.CREATED), logs.coming)
+    logs.registry.set_view(seen(sandbox(), created))
+    if is_made:
+        logs.coming.touch()
+
+    async def follow() -> str:
+        response = await client.get("/containerLogs/default/web/app?follow=true&tailLines=100")
+        return await response.text()
+
+    ended = asyncio.ensure_future(follow())
+    await asyncio.sleep(2 * FOLLOW_INTERVAL_S)
+    assert not ended.done()
+    logs.coming.write_bytes(LINES)
+    logs.registry.set_view(seen(sandbox(), logged(instance(attempt=2), logs.coming)))
+    await asyncio.sleep(2 * FOLLOW_INTERVAL_S)
+    assert not ended.done()
+    logs.registry.set_view(seen(sandbox(), logged(exited(attempt=2), logs.coming)))
+    assert await ended == "line 0\nline 1\nline 2\nline 3\nline 4\n"
 
 
 async def test_a_client_that_disconnects_ends_the_stream(client: Client, logs: Logged) -> None:

@@ -28,34 +28,60 @@ def pod_phase(
     apps: Sequence[ContainerStatus],
     *,
     finished: bool,
+    removed: bool = False,
 ) -> str:
     """Pending, Running, Succeeded or Failed; a phase the API holds as final stays so.
 
-    `finished`: no container will be started again.
+    `finished`: no container will be started again. `removed`: nor does one run, since the pod was
+    deleted: it has failed unless all its main containers succeeded.
     """
     if pod.status.phase in FINAL_PHASES:
         return pod.status.phase
-    policy = pod_policy(pod)
-    if any(_counts_as_started(status) for status in apps):
-        return _phase_of_apps(apps, policy, finished=finished)
-    for container, status in zip(pod.spec.initContainers or (), inits, strict=True):
-        if not is_done(container, status):
-            failed = _exit_code(status) not in (None, 0) and not is_sidecar(container)
-            return FAILED if failed and policy == "Never" else PENDING
-    return _phase_of_apps(apps, policy, finished=finished)
+    if removed:
+        ends = [status.state and status.state.terminated for status in apps]
+        return SUCCEEDED if all(end and end.exitCode == 0 for end in ends) else FAILED
+    pairs = list(zip(pod.spec.initContainers or (), inits, strict=True))
+    first = [status for container, status in pairs if not is_sidecar(container)]
+    sidecars = [status for container, status in pairs if is_sidecar(container)]
+    never = pod_policy(pod) == "Never"
+    if never and finished and any(_exit_code(status) not in (None, 0) for status in first):
+        return FAILED
+    starting = not any(_counts_as_started(app) for app in apps)
+    if any(_is_pending(status) for status in first):
+        return PENDING
+    if starting and not all(_is_up(status) for status in sidecars):
+        return PENDING
+    return _phase_of_apps(apps, sidecars, pod_policy(pod), finished=finished)
 
 
-def _phase_of_apps(apps: Sequence[ContainerStatus], policy: str, *, finished: bool) -> str:
-    codes = [_exit_code(status) for status in apps]
-    running = any(status.state and status.state.running for status in apps)
+def _phase_of_apps(
+    apps: Sequence[ContainerStatus],
+    sidecars: Sequence[ContainerStatus],
+    policy: str,
+    *,
+    finished: bool,
+) -> str:
+    """A sidecar that runs keeps the phase; how it ends has no say."""
     if any(not _counts_as_started(status) for status in apps):
         return PENDING
+    running = any(status.state and status.state.running for status in (*apps, *sidecars))
     if running or policy == "Always" or not finished:
         return RUNNING
-    if all(code == 0 for code in codes):
+    if all(_exit_code(status) == 0 for status in apps):
         return SUCCEEDED
-    waits = any(status.state and status.state.waiting for status in apps)
-    return FAILED if policy == "Never" and not waits else RUNNING
+    return FAILED if policy == "Never" else RUNNING
+
+
+def _is_pending(status: ContainerStatus) -> bool:
+    """Whether an init container runs, or waits for its first start."""
+    running = status.state is not None and status.state.running is not None
+    return running or not _counts_as_started(status)
+
+
+def _is_up(status: ContainerStatus) -> bool:
+    """Whether a sidecar has been started, or waits to be again."""
+    running = status.state is not None and status.state.running is not None
+    return bool(status.started) if running else _counts_as_started(status)
 
 
 def _counts_as_started(status: ContainerStatus) -> bool:

@@ -148,12 +148,7 @@ def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -
 
 def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
     """Init containers first, until an app container has been created in this sandbox."""
-    app_names = {c.name for c in pod.spec.containers}
-    sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
-    initialized = any(
-        c.container.sandbox_id == sandbox_id and c.container.name in app_names
-        for c in seen.containers
-    )
+    initialized = seen.is_initialized(pod)
     inits = [c for c in pod.spec.initContainers or () if is_sidecar(c) or not initialized]
     return [*inits, *pod.spec.containers]
 

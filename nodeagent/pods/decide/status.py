@@ -39,12 +39,16 @@ from orch.wire.records.pods import (
 from orch.wire.records.pods import ContainerState as State
 
 _CREATING = Waiting("ContainerCreating")
+_LOST_CODE = 137  # as if it had been killed
 _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the container's state")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The inputs of a status besides the pod and its observed state."""
+    """The inputs of a status besides the pod and its observed state.
+
+    `removed`: the pod was deleted, and none of its containers runs any more.
+    """
 
     now: str
     host_ip: str = ""
@@ -53,6 +57,7 @@ class Facts:
     messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
     plan: Plan = field(default_factory=Plan)
     creating: Waiting = _CREATING  # of a container that has not been created
+    removed: bool = False
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
@@ -60,19 +65,24 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     before = previous or pod.status
     facts = replace(facts, creating=first_waiting(pod))
     records = pod.spec.initContainers or []
-    over = _final_statuses(pod, before)
-    inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
+    over = _final_statuses(pod, before, removed=facts.removed)
+    lost = _lost_inits(pod, seen)
+    inits = [_init_status(c, _container_status(c, seen, facts, {**lost, **over})) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
         return before  # it never had a container here: rejected, or failed early
-    phase = pod_phase(pod, inits, apps, finished=facts.plan.finished)
-    ips = _addresses(pod, seen, facts, before)
     incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
+    if facts.removed:
+        inits = [_ended(s, facts) if _has_begun(s) else s for s in inits]
+        apps = apps if incomplete else [_ended(s, facts) for s in apps]
+    phase = pod_phase(pod, inits, apps, finished=facts.plan.finished, removed=facts.removed)
+    ips = _addresses(pod, seen, facts, before)
+    serving = [s for c, s in zip(records, inits, strict=True) if is_sidecar(c)] + apps
     conditions = [
         _condition("PodReadyToStartContainers", bool(seen.sandbox and is_ready(seen.sandbox))),
         _initialized(phase, incomplete, apps),
-        _ready("Ready", phase, apps),
-        _ready("ContainersReady", phase, apps),
+        _ready("Ready", phase, serving),
+        _ready("ContainersReady", phase, serving),
         _condition("PodScheduled", True),
     ]
     return PodStatus(
@@ -114,11 +124,29 @@ def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
     return [*known, *(c for c in pod.status.conditions or () if c.type == DISRUPTED)]
 
 
-def _final_statuses(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
+def _final_statuses(pod: Pod, before: PodStatus, *, removed: bool) -> Mapping[str, ContainerStatus]:
     """The last statuses of a finished pod's containers, for those that have been removed."""
-    if pod.status.phase not in FINAL_PHASES:
+    if pod.status.phase not in FINAL_PHASES and not removed:
         return {}
     return {status.name: status for status in container_statuses(before)}
+
+
+def _lost_inits(pod: Pod, seen: ObservedPod) -> Mapping[str, ContainerStatus]:
+    """Init containers of which the runtime has no record left; they did their work."""
+    if not seen.is_initialized(pod):
+        return {}
+    ended = State(
+        terminated=ContainerStateTerminated(
+            exitCode=0,
+            reason="Completed",
+            message="the runtime has no record of it left, and the pod is initialized",
+        )
+    )
+    return {
+        c.name: ContainerStatus(name=c.name, image=c.image, started=False, state=ended)
+        for c in pod.spec.initContainers or ()
+        if not is_sidecar(c)
+    }
 
 
 def _container_status(
@@ -151,6 +179,25 @@ def _container_status(
         imageID=latest.container.image_ref,
         containerID=f"{facts.runtime_name}://{latest.container.id}",
     )
+
+
+def _ended(status: ContainerStatus, facts: Facts) -> ContainerStatus:
+    """A container of a deleted pod: if nothing is known of its end, it has failed."""
+    if status.state and status.state.terminated:
+        return status
+    ended = ContainerStateTerminated(
+        exitCode=_LOST_CODE,
+        reason=_UNKNOWN.reason,
+        message="The container could not be located when the pod was terminated",
+        startedAt=facts.now,
+        finishedAt=facts.now,
+    )
+    shown = {"state": State(terminated=ended), "ready": False, "started": False}
+    return status.model_copy(update=shown)
+
+
+def _has_begun(status: ContainerStatus) -> bool:
+    return bool(status.lastState or (status.state and status.state.waiting is None))
 
 
 def _waiting(
@@ -250,10 +297,10 @@ def _initialized(
     return _condition("Initialized", False, "ContainersNotInitialized", text)
 
 
-def _ready(kind: str, phase: str, apps: Sequence[ContainerStatus]) -> PodCondition:
+def _ready(kind: str, phase: str, serving: Sequence[ContainerStatus]) -> PodCondition:
     if phase in FINAL_PHASES:
         return _condition(kind, False, "PodCompleted" if phase == SUCCEEDED else "PodFailed")
-    unready = [app.name for app in apps if not app.ready]
+    unready = [one.name for one in serving if not one.ready]
     if not unready:
         return _condition(kind, True)
     text = f"containers with unready status: [{' '.join(unready)}]"

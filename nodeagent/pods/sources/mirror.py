@@ -1,7 +1,7 @@
 """Mirror pods: objects that show static pods in the API.
 
 One per static pod, annotated with the static pod's hash and owned by the Node; created again when
-someone deletes it, deleted when the static pod is gone or has changed.
+someone deletes it, deleted when the static pod has ended after its manifest went or changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nodeagent.pods.registry import PodRegistry
@@ -37,10 +37,15 @@ class MirrorPlan:
     delete: tuple[Pod, ...]  # mirror pods without a static pod
 
 
-def plan_mirrors(static: Iterable[Pod], mirrors: Iterable[Pod]) -> MirrorPlan:
-    """The mirrors to create and to delete; a mirror to be replaced is deleted first."""
-    wanted = {pod.key: pod for pod in static}
-    existing = {mirror.key: mirror for mirror in mirrors}
+def plan_mirrors(
+    static: Iterable[Pod], mirrors: Iterable[Pod], ending: Collection[str] = ()
+) -> MirrorPlan:
+    """The mirrors to create and to delete; a mirror to be replaced is deleted first.
+
+    Names in `ending` wait: a pod that no manifest defines any more still runs under them.
+    """
+    wanted = {pod.key: pod for pod in static if pod.key not in ending}
+    existing = {mirror.key: mirror for mirror in mirrors if mirror.key not in ending}
     hashes = {key: _hash(pod) for key, pod in wanted.items()}
     return MirrorPlan(
         create=tuple(pod for key, pod in wanted.items() if key not in existing),
@@ -102,8 +107,9 @@ class MirrorPods:
         static = [pod for pod in self._registry.all_desired() if podspec.is_static(pod)]
         mirrors = self._source.mirrors()
         self.count = len(mirrors)
-        planned = plan_mirrors(static, mirrors)
-        self._settled = () if planned.create or planned.delete else found
+        ending = self._ending()
+        planned = plan_mirrors(static, mirrors, ending)
+        self._settled = () if planned.create or planned.delete or ending else found
         try:
             for mirror in planned.delete:
                 await self._delete(mirror)
@@ -113,6 +119,12 @@ class MirrorPods:
             self._outage.failed("cannot sync the mirror pods: %s", error)
         else:
             self._outage.recovered()
+
+    def _ending(self) -> set[str]:
+        """Names of pods that should not run here and of which the runtime still holds something."""
+        views = self._registry.views().values()
+        gone = (view for view in views if self._registry.desired(view.uid) is None)
+        return {f"{view.namespace}/{view.name}" for view in gone}
 
     async def _create_all(self, pods: Iterable[Pod]) -> None:
         node = await self._node()

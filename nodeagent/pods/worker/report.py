@@ -31,7 +31,9 @@ class StatusReport:
         self._services = services
         self._registry = services.registry
 
-    async def publish(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
+    async def publish(
+        self, pod: Pod, seen: ObservedPod, decided: Plan, *, removed: bool = False
+    ) -> None:
         """Compute the status from the observed pod and the plan, and publish it."""
         if self._registry.desired(self._uid) is None:
             return
@@ -39,6 +41,7 @@ class StatusReport:
             now=times.format_time(self._services.now()),
             host_ip=self._services.settings.host_ip,
             plan=decided,
+            removed=removed,
             probed=self._services.health.results(self._uid),
             messages=await self._services.messages.of(seen, all_containers(pod)),
         )

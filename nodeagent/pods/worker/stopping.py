@@ -6,6 +6,8 @@ Lifecycle hooks are run here, the postStart hook too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 
 from nodeagent.pods.actions import StopContainers
 from nodeagent.pods.backoff import failing_as
@@ -14,8 +16,8 @@ from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
-from orch.wire.podrules.podspec import find_container
-from orch.wire.records.pods import Container, LifecycleHandler, Pod, Probe
+from orch.wire.podrules.podspec import find_container, is_sidecar
+from orch.wire.records.pods import Container, LifecycleHandler, Pod, PodSpec, Probe
 
 NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
 
@@ -42,6 +44,32 @@ async def run_hook(
 _LEAST_GRACE_S = 2  # what remains of the grace period after a hook, at least
 
 
+class _Turns:
+    """Who may be told to stop: sidecars after the main containers, the last of them first."""
+
+    def __init__(self, pod: Pod | None, chosen: Sequence[ContainerDetail]) -> None:
+        spec = pod.spec if pod else PodSpec(containers=[])
+        self._main = [c.name for c in spec.containers]
+        self._sidecars = [c.name for c in spec.initContainers or () if is_sidecar(c)]
+        self._ended = {detail.container.name: asyncio.Event() for detail in chosen}
+
+    async def wait(self, name: str, limit_s: float) -> float:
+        """Wait until it is this container's turn, or for `limit_s`; returns the seconds."""
+        if name not in self._sidecars:
+            return 0.0
+        before = {*self._main, *self._sidecars[self._sidecars.index(name) + 1 :]}
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                for other in before & self._ended.keys():
+                    await self._ended[other].wait()
+        return loop.time() - began_s
+
+    def ended(self, name: str) -> None:
+        self._ended[name].set()
+
+
 class Stopping:
     """Stops containers of one pod; `pod` is None for an orphan."""
 
@@ -50,7 +78,7 @@ class Stopping:
         self._services = services
 
     async def stop(self, action: StopContainers, pod: Pod | None, seen: ObservedPod) -> None:
-        """Stop the containers concurrently. StepFailed names the first that could not be."""
+        """Stop the containers, each in its turn. StepFailed names the first that could not be."""
         grace_s = action.grace_s
         if grace_s is None:
             grace_s = spec.grace_period_s(pod) if pod else seen.grace_period_s()
@@ -58,7 +86,8 @@ class Stopping:
         for detail in chosen:
             text = f"Stopping container {detail.container.name}: {action.why}"
             self._services.events.normal(pod, "Killing", text)
-        stops = (self._stop_container(detail, pod, seen, grace_s) for detail in chosen)
+        turns = _Turns(pod, chosen)
+        stops = (self._stop_container(detail, pod, seen, grace_s, turns) for detail in chosen)
         results = await asyncio.gather(*stops, return_exceptions=True)
         async with failing_as("FailedKillPod"):
             await self._services.pleg.refresh(self._uid, containers=action.ids)
@@ -67,14 +96,25 @@ class Stopping:
                     raise result
 
     async def _stop_container(
-        self, detail: ContainerDetail, pod: Pod | None, seen: ObservedPod, grace_s: int
+        self,
+        detail: ContainerDetail,
+        pod: Pod | None,
+        seen: ObservedPod,
+        grace_s: int,
+        turns: _Turns,
     ) -> None:
-        container = find_container(pod, detail.container.name) if pod else None
+        name = detail.container.name
+        container = find_container(pod, name) if pod else None
         left_s = grace_s
-        if pod and container and detail.container.state is ContainerState.RUNNING and grace_s > 0:
-            used_s = await self._before_stop(detail, pod, container, seen, grace_s)
-            left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
-        await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
+        try:
+            running = detail.container.state is ContainerState.RUNNING
+            if pod and container and running and grace_s > 0:
+                used_s = await self._before_stop(detail, pod, container, seen, grace_s)
+                used_s += await turns.wait(name, grace_s - used_s)
+                left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
+            await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
+        finally:
+            turns.ended(name)
 
     async def _before_stop(
         self,

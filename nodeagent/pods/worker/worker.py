@@ -20,7 +20,7 @@ from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, fail_pod, show_running
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.spec import references, volume_files
+from nodeagent.pods.spec import references, spec, volume_files
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError
 from nodeagent.pods.worker import report, steps
 from nodeagent.pods.worker.report import StatusReport
@@ -106,6 +106,8 @@ class PodWorker:
             before = find_container(known, container.name) if known else None
             if before != container:
                 self._clear_failure(container.name)  # the new definition may be right
+        if known and self._removal and spec.grace_period_s(pod) < spec.grace_period_s(known):
+            self._interrupt_step()
         self.wake()
 
     def end(self, ending: Ending) -> bool:
@@ -198,13 +200,11 @@ class PodWorker:
 
     async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
+        if self.pod and self.pod.metadata.deletionTimestamp and not seen.active:
+            await self._report.publish(self.pod, seen, Plan(finished=True), removed=True)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:
-            wait_s = await self._perform(action, seen)
-            if self.pod is not None:
-                view = self._registry.view(self.uid)
-                await self._report.publish(self.pod, view, Plan(finished=True))
-            return wait_s, False
+            return await self._perform(action, seen), False
         try:
             await steps.remove_traces(self.uid, self._services)
         except StepFailed as failed:

@@ -137,6 +137,71 @@ async def test_a_deleted_api_pod_is_stopped_removed_and_then_reported(world: Pod
     assert not world.traces()
 
 
+DELETED = {"deletionTimestamp": "2026-01-31T12:00:00Z", "finalizers": ["example.org/wait"]}
+ABSENT = {"image": "localhost/absent:1", "imagePullPolicy": "Never"}
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (3, "Failed")])
+async def test_a_deleted_pod_that_a_finalizer_holds_shows_its_end_for_good(
+    world: PodWorld, policy: str, code: int, phase: str
+) -> None:
+    world.runtime.code_of_stopped = code
+    shown: list[str | None] = []
+    world.registry.on_status(lambda _uid: shown.append(world.status().status.phase))
+    await world.start(pod(restartPolicy=policy))
+    await world.until(lambda: world.status().status.phase == "Running")
+    shown.clear()
+    world.source.set(pod(restartPolicy=policy, metadata=DELETED))
+    await world.until(lambda: bool(world.removed))
+    await asyncio.sleep(30)
+    ended = world.state().terminated
+    assert ended and (ended.exitCode, ended.containerID is not None) == (code, True)
+    assert world.status().status.podIP == "10.88.0.3"
+    assert set(shown) == {phase}
+    stored = pod(restartPolicy=policy, metadata=DELETED, status=world.status().status.to_wire())
+    await world.stop()
+    heir = world.successor()
+    await heir.start(stored)
+    await heir.until(lambda: bool(heir.removed))
+    assert heir.status().status == stored.status
+
+
+@pytest.mark.parametrize(
+    ("wanted", "waits"),
+    [
+        (pod(container_data("app", **ABSENT)), "ErrImageNeverPull"),
+        (pod(initContainers=[container_data("i", **ABSENT)]), "PodInitializing"),
+        (pod(volumes=[{"name": "v", "configMap": {"name": "absent"}}]), "ContainerCreating"),
+    ],
+    ids=["image", "init", "volume"],
+)
+async def test_a_pod_deleted_before_it_ran_has_failed(
+    world: PodWorld, wanted: Pod, waits: str
+) -> None:
+    await world.start(wanted)
+    await world.until(lambda: world.waiting() == waits)
+    metadata = wanted.metadata.model_copy(update=DELETED)
+    world.source.set(wanted.model_copy(update={"metadata": metadata}))
+    await world.until(lambda: bool(world.removed))
+    assert world.status().status.phase == "Failed"
+    ended = world.state().terminated
+    assert (ended and ended.exitCode) == (None if waits == "PodInitializing" else 137)
+
+
+async def test_a_second_deletion_with_less_grace_is_obeyed(world: PodWorld) -> None:
+    await world.start(pod(terminationGracePeriodSeconds=600))
+    await world.until(lambda: "app" in world.running())
+    held = world.runtime.hold("stop_container")
+    for grace_s in (600, 5):
+        metadata = {**DELETED, "deletionGracePeriodSeconds": grace_s}
+        world.source.set(pod(terminationGracePeriodSeconds=600, metadata=metadata))
+        await held.reached.wait()
+    await world.until(lambda: bool(world.removed))
+    assert len(world.runtime.called("stop_container")) == 2
+    held.release()
+
+
 async def test_pods_nobody_wants_are_removed_once_every_source_was_read(world: PodWorld) -> None:
     await world.start(pod())
     await world.until(lambda: "app" in world.running())
@@ -226,6 +291,7 @@ async def test_remove_all_takes_every_pod_and_the_cgroup_along(world: PodWorld) 
     await world.workers.remove_all(30)
     assert not world.traces()
     assert not list(world.directory.glob("cgroup/*/orchpods"))
+    assert world.status().status.phase == "Running", "the next agent starts it again"
 
 
 async def test_remove_all_gives_up_in_time_and_names_what_is_left(

@@ -206,6 +206,17 @@ async def test_a_pod_that_is_gone_here_is_deleted_there_even_after_an_outage(
     }
 
 
+async def test_how_a_pod_ended_is_told_before_it_is_deleted(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.api.fail(ApiError(503, "ServiceUnavailable", "busy"), verb="patch", times=3)
+    reporter.registry.set_status(made.metadata.uid or "", PodStatus(phase="Failed"))
+    reporter.sync.removed(made)
+    await asyncio.sleep(30)
+    made_calls = [call.verb for call in reporter.api.calls if call.verb in ("patch", "delete")]
+    assert made_calls == ["patch"] * 4 + ["delete"]
+
+
 async def test_a_successor_of_the_same_name_is_not_deleted(reporter: Reporter) -> None:
     former = await desired(reporter)
     await reporter.api.delete(Pod, "web", "default", grace_period_s=0)

@@ -80,7 +80,37 @@ PHASES: list[tuple[str, Pod, ObservedPod, str]] = [
         "app done, sidecar still runs",
         pod(initContainers=[SIDE], **NEVER),
         seen(sandbox(), instance("side", record=SIDE_RECORD), exited(code=0)),
+        "Running",
+    ),
+    (
+        "app done, sidecar has failed",
+        pod(initContainers=[SIDE], **NEVER),
+        seen(sandbox(), exited("side", code=1, record=SIDE_RECORD), exited(code=0)),
         "Succeeded",
+    ),
+    (
+        "a sidecar that crashes leaves a running pod running",
+        pod(initContainers=[SIDE]),
+        seen(sandbox(), exited("side", step=3, record=SIDE_RECORD), instance()),
+        "Running",
+    ),
+    (
+        "init runs again in a new sandbox, as after a reboot",
+        pod(**INIT),
+        seen(
+            sandbox(0, ready=False),
+            sandbox(1),
+            exited("i1", code=0),
+            exited(code=255),
+            instance("i1", 1, sandbox_id="s1"),
+        ),
+        "Pending",
+    ),
+    (
+        "the record of an init container was removed",
+        pod(**INIT),
+        seen(sandbox(), instance()),
+        "Running",
     ),
     ("the API's word is final", pod(status={"phase": "Failed"}), seen(), "Failed"),
 ]
@@ -216,6 +246,25 @@ def test_the_conditions_of_a_pod(
     for kind, (value, reason) in expected.items():
         condition = find_condition(status, kind)
         assert condition and (condition.status, condition.reason) == (value, reason), kind
+
+
+def test_a_pod_is_ready_with_its_sidecars_only() -> None:
+    wanted = pod(initContainers=[SIDE])
+    held = seen(sandbox(), instance("side", record=SIDE_RECORD), instance())
+    ready = find_condition(status_of(wanted, held), "Ready")
+    assert ready and ready.status == "True"
+    unready = ProbeResults(unready=frozenset({"side0"}))
+    status = status_of(wanted, held, probed=unready)
+    for kind in ("Ready", "ContainersReady"):
+        condition = find_condition(status, kind)
+        assert condition and condition.status == "False"
+        assert condition.message == "containers with unready status: [side]"
+
+
+def test_an_init_container_whose_record_is_gone_reads_completed() -> None:
+    [shown] = status_of(pod(**INIT), seen(sandbox(), instance())).initContainerStatuses or []
+    ended = shown.state and shown.state.terminated
+    assert ended and (ended.exitCode, ended.reason, shown.ready) == (0, "Completed", True)
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:

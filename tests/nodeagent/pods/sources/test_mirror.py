@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources import mirror
 from nodeagent.pods.sources.mirror import MirrorPlan, MirrorPods, mirror_of, plan_mirrors
@@ -20,7 +23,7 @@ from orch.wire.records.core import Node
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 from tests.fakes.api import FakeApi
-from tests.fakes.pods import pod
+from tests.fakes.pods import instance, pod, sandbox, seen
 
 pytestmark = pytest.mark.looptime
 
@@ -106,6 +109,26 @@ async def test_the_mirror_of_a_pod_that_is_gone_is_deleted(mirrors: Mirrors) -> 
     assert call.body == {"gracePeriodSeconds": 0, "uid": mirror.metadata.uid}, "this one, at once"
 
 
+@pytest.mark.parametrize("wanted", [[], [static(digest="def")]], ids=["gone", "changed"])
+async def test_a_mirror_stays_until_its_static_pod_has_ended(
+    mirrors: Mirrors, wanted: list[Pod]
+) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static())
+    [before] = await mirrors.stored()
+    mirrors.registry.set_view(replace(seen(sandbox(), instance()), uid="abc"))
+    mirrors.registry.set_desired(wanted)
+    await asyncio.sleep(30)
+    [during] = await mirrors.stored()
+    assert (during.metadata.uid, during.metadata.deletionTimestamp) == (before.metadata.uid, None)
+    mirrors.registry.set_view(ObservedPod("abc", "", ""))
+    await asyncio.sleep(10)
+    after = await mirrors.stored()
+    assert [one.metadata.annotation("orch.io/config.mirror") for one in after] == [
+        one.metadata.uid for one in wanted
+    ]
+
+
 async def test_a_mirror_that_is_made_already_is_no_trouble(
     mirrors: Mirrors, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,9 +182,9 @@ async def test_nothing_is_compared_while_nothing_changes(
     await mirrors.start(static(), static("other", "def"))
     compared: list[int] = []
 
-    def counted(wanted: Iterable[Pod], seen: Iterable[Pod]) -> MirrorPlan:
+    def counted(*arguments: Any) -> MirrorPlan:
         compared.append(1)
-        return plan_mirrors(wanted, seen)
+        return plan_mirrors(*arguments)
 
     monkeypatch.setattr(mirror, "plan_mirrors", counted)
     await asyncio.sleep(60)

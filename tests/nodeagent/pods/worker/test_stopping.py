@@ -111,6 +111,68 @@ async def test_a_pre_stop_hook_uses_up_the_grace_period(world: PodWorld) -> None
     assert given == [18, 2, 2]
 
 
+class Stops:
+    """When each container was told to stop, by name, and with how much grace."""
+
+    def __init__(self, world: PodWorld, takes_s: dict[str, float]) -> None:
+        self.told: list[tuple[str, float, int]] = []
+        stop, loop = world.runtime.stop_container, asyncio.get_running_loop()
+
+        async def stopping(container_id: str, *, timeout_s: int) -> None:
+            name = world.runtime.containers[container_id].spec.name
+            self.told.append((name, round(loop.time() - self.began_s), timeout_s))
+            await asyncio.sleep(min(takes_s.get(name, 0), timeout_s))
+            await stop(container_id, timeout_s=timeout_s)
+
+        self.began_s = 0.0
+        world.runtime.stop_container = stopping  # type: ignore[method-assign]
+
+
+def with_sidecars(grace_s: int, **fields: Any) -> Pod:
+    sidecars = [container_data(name, restartPolicy="Always") for name in ("s1", "s2")]
+    sidecars[0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 3}}}
+    return pod("a", "b", initContainers=sidecars, terminationGracePeriodSeconds=grace_s, **fields)
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "takes_s", "told"),
+    [
+        # seconds of work at the end -> who is told after how many seconds, with how much grace
+        (
+            30,
+            {"a": 4, "b": 10, "s2": 5},
+            [("a", 0, 30), ("b", 0, 30), ("s2", 10, 20), ("s1", 15, 15)],
+        ),
+        (30, {}, [("a", 0, 30), ("b", 0, 30), ("s2", 0, 30), ("s1", 3, 27)]),
+        (8, {"a": 100}, [("a", 0, 8), ("b", 0, 8), ("s1", 8, 2), ("s2", 8, 2)]),
+        (1, {"a": 100}, [("a", 0, 1), ("b", 0, 1), ("s1", 1, 1), ("s2", 1, 1)]),
+    ],
+)
+async def test_sidecars_stop_after_the_main_containers_the_last_of_them_first(
+    world: PodWorld, grace_s: int, takes_s: dict[str, float], told: list[tuple[str, int, int]]
+) -> None:
+    await world.start(with_sidecars(grace_s))
+    await world.until(lambda: world.status().status.phase == "Running")
+    stops = Stops(world, takes_s)
+    stops.began_s = asyncio.get_running_loop().time()
+    world.source.set()
+    await world.until(lambda: not world.traces(), within_s=60)
+    assert sorted(stops.told, key=lambda row: (row[1], row[0])) == sorted(
+        told, key=lambda row: (row[1], row[0])
+    )
+
+
+async def test_a_pod_has_ended_when_its_last_sidecar_has(world: PodWorld) -> None:
+    await world.start(with_sidecars(30, restartPolicy="Never"))
+    await world.until(lambda: world.status().status.phase == "Running")
+    stops = Stops(world, {"s1": 5, "s2": 5})
+    for name in ("a", "b"):
+        world.runtime.exit(world.running()[name])
+    await world.until(lambda: [name for name, *_ in stops.told] == ["s2", "s1"])
+    assert world.status().status.phase == "Running"
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+
+
 async def test_a_pod_to_go_at_once_runs_no_hook(world: PodWorld, hooks: Hooks) -> None:
     await world.start(hooked(0, preStop=command("pre")))
     await world.until(lambda: "app" in world.running())
