@@ -200,3 +200,25 @@ def test_the_apparmor_profile_in_an_annotation_cannot_be_loosened() -> None:
     [cause] = STRATEGY.validate(new, old)
     assert cause.field == f"metadata.annotations[{key}]"
     assert list(STRATEGY.validate(copy.deepcopy(old), old)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked_s", "grace_s"),
+    [
+        ({}, None, 0),
+        ({"nodeName": "n"}, None, 30),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, None, 5),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, 0, 0),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": -5}, None, 1),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, -1, 1),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 2**62}, None, 2**31 - 1),
+    ],
+)
+def test_a_negative_grace_period_is_one_second(spec, asked_s, grace_s) -> None:
+    assert STRATEGY.grace_s({"spec": spec}, asked_s) == grace_s
+
+
+def test_a_volume_without_a_source_is_an_empty_directory() -> None:
+    document = created(volumes=[{"name": "a"}, {"name": "b", "hostPath": None}])
+    sources = [volume.get("emptyDir") for volume in document["spec"]["volumes"]]
+    assert sources == [{}, {}]
