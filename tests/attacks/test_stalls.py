@@ -350,7 +350,7 @@ ATTACKS: dict[str, dict[str, Attack]] = {
                     {
                         "name": "a",
                         "image": "b",
-                        "resources": {"limits": {f"r{n}": f"{n}.5Gi" for n in range(9_000)}},
+                        "resources": {"limits": {f"a.b/r{n}": f"{n}.5Gi" for n in range(9_000)}},
                     }
                 ],
             ),

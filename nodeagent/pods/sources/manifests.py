@@ -23,14 +23,14 @@ from orch.component.yaml_file import Document, FieldPath
 from orch.wire import names, times, validation
 from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL, places
 from orch.wire.podrules.references import api_references
-from orch.wire.podrules.validation import runnable_causes
+from orch.wire.podrules.validation import creation_causes
 from orch.wire.records.fields import fields_beyond
 from orch.wire.records.meta import ObjectMeta, WireModel
 from orch.wire.records.pods import Container, Pod, PodSpec, PodStatus, Toleration
 
 Problem = tuple[str, str]  # the field, and what is wrong with it
 
-_PARTS = re.compile(r"[^.\[\]]+")
+_PARTS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -139,8 +139,9 @@ def static_pod_uid(manifest: object, origin: ManifestOrigin) -> str:
 
 
 def _path_of(field: str) -> FieldPath:
-    """The parts of a path like `spec.containers[0].name`."""
-    return tuple(int(part) if part.isdecimal() else part for part in _PARTS.findall(field))
+    """The parts of a path like `spec.containers[0].resources.limits[example.com/gpu]`."""
+    parts = (index or name for index, name in _PARTS.findall(field))
+    return tuple(int(part) if part.isdecimal() else part for part in parts)
 
 
 def _problem(document: Document, path: FieldPath, message: str) -> PodFileError:
@@ -158,8 +159,11 @@ def problems(pod: Pod) -> Iterator[Problem]:
     paths on this host, mounts that the runtime accepts, no references to API objects.
     """
     yield from _metadata(pod)
-    spec = pod.to_wire()["spec"]
-    for cause in runnable_causes(spec):
+    document = pod.to_wire()
+    spec = document["spec"]
+    # The agent has set the node's name, which only differs in case from that of a valid object.
+    spec["nodeName"] = spec.get("nodeName", "").lower()
+    for cause in creation_causes(document["metadata"], spec):
         yield cause.field, cause.message
     for place, container in places(pod):
         yield from _mounts(container, place)
@@ -183,8 +187,6 @@ def _mounts(container: Container, place: str) -> Iterator[Problem]:
         here = f"{place}.volumeMounts[{index}]"
         if not mount.mountPath.startswith("/") or ":" in mount.mountPath:
             yield f"{here}.mountPath", f"{mount.mountPath!r} must be an absolute path without ':'"
-        if mount.subPath and (mount.subPath.startswith("/") or ".." in mount.subPath.split("/")):
-            yield f"{here}.subPath", f"{mount.subPath!r} must be relative and without '..'"
 
 
 def unknown_fields(pod: Pod) -> list[tuple[FieldPath, str]]:

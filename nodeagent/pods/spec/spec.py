@@ -99,7 +99,7 @@ def grace_period_s(pod: Pod) -> int:
     """How long a graceful stop may take; a deletion in progress has set its own."""
     for given in (pod.metadata.deletionGracePeriodSeconds, pod.spec.terminationGracePeriodSeconds):
         if given is not None:
-            return min(max(given, 0), _GRACE_MAX_S)
+            return min(given, _GRACE_MAX_S) if given >= 0 else 1  # as the reference's agent
     return DEFAULT_GRACE_S
 
 

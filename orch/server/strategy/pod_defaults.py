@@ -48,7 +48,7 @@ def fill(spec: Document) -> None:
 
 def fill_container(container: Document, *, host_network: bool) -> None:
     """Complete one container of a spec in place."""
-    container.setdefault("resources", {})
+    container["resources"] = container.get("resources") or {}
     for name, value in _CONTAINER.items():
         container[name] = container.get(name) or value
     image, policy = container.get("image") or "", container.get("imagePullPolicy")
@@ -85,8 +85,7 @@ def _request_what_is_limited(resources: Document) -> None:
 
 
 def _fill_volume(volume: Document) -> None:
-    sources = [name for name in volume if name != "name"]
-    if not sources:
+    if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
     if volume.get("hostPath"):
         volume["hostPath"].setdefault("type", "")

@@ -80,7 +80,7 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        yield from validation.spec_causes(spec)
+        yield from validation.creation_causes(new["metadata"], spec)
         yield from _created_causes(new)
         return
     yield from _mirror_causes(new, old)
@@ -98,18 +98,14 @@ def _validate_ephemeral(new: Document, old: Document | None) -> Iterable[Cause]:
 
 
 def _created_causes(new: Document) -> Iterator[Cause]:
-    """A mirror pod is bound from the beginning and has everything that its file has."""
+    """A mirror pod is bound from the beginning."""
     mirrored = mirror_hash(new)
-    if mirrored is None and (new.get("spec") or {}).get("ephemeralContainers"):
-        yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if mirrored is not None and not node_of(new):
         yield causes.invalid_value(
             f"metadata.annotations[{ANNOTATION_CONFIG_MIRROR}]",
             mirrored,
             "must set spec.nodeName if mirror pod annotation is set",
         )
-    if mirrored is None:
-        yield from validation.content_causes(new.get("spec") or {})
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
@@ -127,10 +123,11 @@ def _grace_s(pod: Document, asked_s: int | None) -> int:
     """The grace period; 0 for a pod that no agent runs, or that has ended."""
     if not node_of(pod) or text_at(pod, "status.phase") in FINAL_PHASES:
         return 0
-    if asked_s is not None:
-        return min(asked_s, _GRACE_MAX_S) if asked_s >= 0 else 1
     own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return DEFAULT_GRACE_S if own is None else min(int(own), _GRACE_MAX_S)
+    given = own if asked_s is None else asked_s
+    if given is None:
+        return DEFAULT_GRACE_S
+    return min(given, _GRACE_MAX_S) if given >= 0 else 1  # as the reference reads a negative one
 
 
 _OBJECT = Strategy(

@@ -8,16 +8,17 @@ can tell (AppArmor, the handlers of its runtime) is checked in `nodeagent.pods.s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePosixPath
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orch.wire import causes, names
 from orch.wire.errors import Cause
+from orch.wire.podrules.podspec import document_places
 from orch.wire.records.fields import shapes_of
 from orch.wire.records.meta import WireModel
 from orch.wire.records.pods import PodSecurityContext, SecurityContext
-from orch.wire.validation import dns1123_subdomain_problems
+from orch.wire.validation import descending_path_problems, dns1123_subdomain_problems
 
 Document = Mapping[str, Any]
 
@@ -43,6 +44,15 @@ _OF_PODS = ("hostUsers", "resources")
 _ID_MAX = 2**31 - 1  # a larger one is cut to 32 bits by some runtimes, where it may be root's
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
 _GROUP_POLICIES = ("Merge", "Strict")
+_PROFILE_NAMES = ("", "runtime/default", "unconfined")  # in annotations
+_OF_HOST = "localhost/"
+_SHOWN_MAX = 100
+_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = re.compile(rf"({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}")
+_SYSCTL_MAX = 253
+_SYSCTL_TEXT = f"must have at most {_SYSCTL_MAX} characters and match regex ^{_SYSCTL.pattern}$"
+_SWAPPED = str.maketrans("./", "/.")  # the two ways to write a name
+_OF_IPC = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 _PROFILE_TYPES = _LOCALHOST, _, _ = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
@@ -51,7 +61,7 @@ def pod_causes(spec: Document) -> Iterator[Cause]:
     yield from _refused({name: spec.get(name) for name in _OF_PODS}, "spec")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        yield causes.invalid_value("spec.shareProcessNamespace", True, text)
+        yield causes.invalid_value("spec.securityContext.shareProcessNamespace", True, text)
     if name := spec.get("runtimeClassName"):
         for problem in dns1123_subdomain_problems(name):
             yield causes.invalid_value("spec.runtimeClassName", name, problem)
@@ -59,10 +69,9 @@ def pod_causes(spec: Document) -> Iterator[Cause]:
     yield from _context_causes(context, path, PodSecurityContext)
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         yield from _id_causes(group, f"{path}.supplementalGroups[{index}]")
-    policy = context.get("supplementalGroupsPolicy")
-    if policy and policy not in _GROUP_POLICIES:
-        at = f"{path}.supplementalGroupsPolicy"
-        yield causes.not_supported(at, policy, _GROUP_POLICIES)
+    yield from causes.unless_one_of(context, "supplementalGroupsPolicy", _GROUP_POLICIES, path)
+    if context.get("sysctls"):
+        yield from _sysctl_causes(spec, context, f"{path}.sysctls")
 
 
 def container_causes(container: Document, path: str) -> Iterator[Cause]:
@@ -88,14 +97,42 @@ def annotation_causes(new: Document, old: Document) -> Iterator[Cause]:
             yield causes.forbidden(f"metadata.annotations[{key}]", text)
 
 
-def seccomp_causes(record: Document, path: str) -> Iterator[Cause]:
-    """What is wrong with the seccomp profile of a pod's spec or a container, at the API server.
+def created_annotation_causes(annotations: Document, spec: Document) -> Iterator[Cause]:
+    """What is wrong with the annotations that older clients choose AppArmor profiles by."""
+    chosen = [key for key in annotations if key.startswith(names.ANNOTATION_APPARMOR_PREFIX)]
+    known = {container.get("name") for _, container in document_places(spec)} if chosen else ()
+    for key in chosen:
+        name, profile = key.removeprefix(names.ANNOTATION_APPARMOR_PREFIX), annotations[key]
+        at = causes.at_key("metadata.annotations", key)
+        if name not in known:
+            yield causes.invalid_value(at, name, "container not found")
+        if profile not in _PROFILE_NAMES and not profile.startswith(_OF_HOST):
+            text = f'invalid AppArmor profile name: "{profile[:_SHOWN_MAX]}"'
+            yield causes.invalid_value(at, profile, text)
 
-    An agent says so of each container (`nodeagent.seccomp`).
-    """
-    profile = (record.get("securityContext") or {}).get("seccompProfile")
-    if profile is not None:
-        yield from _profile_causes(profile, f"{path}.securityContext.seccompProfile", "seccomp")
+
+def _sysctl_causes(spec: Document, context: Document, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, sysctl in enumerate(context.get("sysctls") or ()):
+        name, at = sysctl.get("name") or "", f"{path}[{index}].name"
+        if not name:
+            yield causes.required(at)
+        elif len(name) > _SYSCTL_MAX or not _SYSCTL.fullmatch(name):
+            yield causes.invalid_value(at, name, _SYSCTL_TEXT)
+        elif name in seen:
+            yield causes.duplicate(at, name)
+        seen.add(name)
+        if holder := _host_namespace(name, spec):
+            yield causes.invalid_value(at, name, f"may not be specified when '{holder}' is true")
+
+
+def _host_namespace(name: str, spec: Document) -> str:
+    """The field by which the pod shares the host's value of a kernel parameter; "" for none."""
+    slashed = 0 <= name.find("/") < (name.find(".") if "." in name else len(name))
+    dotted = name.translate(_SWAPPED) if slashed else name
+    if spec.get("hostNetwork") and dotted.startswith("net."):
+        return "hostNetwork"
+    return "hostIPC" if spec.get("hostIPC") and dotted.startswith(_OF_IPC) else ""
 
 
 def _context_causes(context: Document, path: str, model: type[WireModel]) -> Iterator[Cause]:
@@ -103,6 +140,8 @@ def _context_causes(context: Document, path: str, model: type[WireModel]) -> Ite
     for name in _IDS:
         if context.get(name) is not None:
             yield from _id_causes(context[name], f"{path}.{name}")
+    if (profile := context.get("seccompProfile")) is not None:
+        yield from _profile_causes(profile, f"{path}.seccompProfile", "seccomp")
     if (profile := context.get("appArmorProfile")) is not None:
         yield from _profile_causes(profile, f"{path}.appArmorProfile", "AppArmor")
 
@@ -152,11 +191,4 @@ def _profile_causes(profile: Document, path: str, kind: str) -> Iterator[Cause]:
     elif name and kind == "AppArmor" and name != name.strip():
         yield causes.invalid_value(at, name, "must not be padded with whitespace")
     elif name and kind == "seccomp":
-        yield from _path_causes(name, at)
-
-
-def _path_causes(name: str, path: str) -> Iterable[Cause]:
-    if name.startswith("/"):
-        yield causes.invalid_value(path, name, "must be a relative path")
-    if ".." in PurePosixPath(name).parts:
-        yield causes.invalid_value(path, name, "must not contain '..'")
+        yield from causes.invalid_values(at, name, descending_path_problems(name))

@@ -1,16 +1,25 @@
-"""The API objects that a pod refers to, in variables, volumes and its service account.
+"""The API objects and fields that a pod refers to, in variables, volumes and its service account.
 
-Nodes may read exactly those of their pods, the agent fetches them, and a static pod may have none
-(reference: podutil.HasAPIObjectReference). Works on specs that are documents.
+Nodes may read exactly those objects of their pods, the agent fetches them, and a static pod may
+have none (reference: podutil.HasAPIObjectReference). Which references are mistakes follows the
+reference's rules (K:pkg/apis/core/validation). Works on specs that are documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
-from orch.wire import raw
+from orch.wire import causes, quantity, raw
+from orch.wire.errors import Cause
 from orch.wire.podrules.podspec import document_places
+from orch.wire.validation import (
+    config_key_problems,
+    dns1123_subdomain_problems,
+    qualified_name_problems,
+    variable_name_problems,
+)
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
@@ -23,6 +32,27 @@ _OF_VOLUMES = {
 }
 _OF_PROJECTIONS = {"configMap": CONFIG_MAP, "secret": SECRET}
 _OF_THE_POD_ITSELF = "downwardAPI"
+
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+VARIABLE_FIELDS = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+    "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+VOLUME_FIELDS = (
+    "metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations",
+    "metadata.uid",
+)  # fmt: skip
+_OTHER_FIELDS = ("spec.restartPolicy", "spec.schedulerName", "status.phase")  # refused as a choice
+_WITH_KEYS = ("metadata.labels", "metadata.annotations")
+_AMOUNTS = (
+    "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+    "requests.cpu", "requests.memory", "requests.ephemeral-storage",
+)  # fmt: skip
+_HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
+_CPU_DIVISORS = (Decimal("0.001"), Decimal(1))
+_DECIMAL_DIVISORS = tuple(Decimal(1000) ** power for power in range(7))
+_BINARY_DIVISORS = tuple(Decimal(1024) ** power for power in range(1, 7))
+_BYTES = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are"
 
 
 class ApiReference(NamedTuple):
@@ -70,3 +100,127 @@ def _of_container(container: Mapping[str, Any], path: str) -> Iterator[ApiRefere
         for field, kind in kinds.items():
             if source.get(field) is not None:
                 yield ApiReference(kind, raw.text(source, field, "name"), at, holder)
+
+
+def variable_causes(variables: Iterable[Mapping[str, Any]], path: str) -> Iterator[Cause]:
+    """What is wrong with the `env` of a container."""
+    for index, variable in enumerate(variables):
+        name, at = variable.get("name"), f"{path}[{index}]"
+        if not name:
+            yield causes.required(f"{at}.name")
+        else:
+            yield from causes.invalid_values(f"{at}.name", name, variable_name_problems(name))
+        if variable.get("valueFrom") is not None:
+            yield from _source_causes(variable, f"{at}.valueFrom")
+
+
+def _source_causes(variable: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    source = variable["valueFrom"]
+    named = [name for name in _SOURCES if source.get(name) is not None]
+    if "fieldRef" in named:
+        yield from field_causes(source["fieldRef"], f"{path}.fieldRef", VARIABLE_FIELDS)
+    if "resourceFieldRef" in named:
+        yield from amount_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+    for name in _OF_KEYS:
+        if name in named:
+            yield from _key_causes(source[name], f"{path}.{name}")
+    if not named:
+        detail = f"must specify one of: {', '.join(f'`{name}`' for name in _SOURCES)}"
+        yield causes.invalid_value(path, "", detail)
+    elif variable.get("value"):
+        yield causes.invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif len(named) > 1:
+        yield causes.invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+def whole_object_causes(sources: Iterable[Mapping[str, Any]], path: str) -> Iterator[Cause]:
+    """What is wrong with the `envFrom` of a container."""
+    for index, source in enumerate(sources):
+        at = f"{path}[{index}]"
+        if prefix := source.get("prefix"):
+            yield from causes.invalid_values(f"{at}.prefix", prefix, variable_name_problems(prefix))
+        named = [name for name in _OF_WHOLES if source.get(name) is not None]
+        for field in named:
+            name = source[field].get("name")
+            if not name:
+                yield causes.required(f"{at}.{field}.name")
+            else:
+                problems = dns1123_subdomain_problems(name)
+                yield from causes.invalid_values(f"{at}.{field}.name", name, problems)
+        if not named:
+            yield causes.invalid_value(path, "", "must specify one of: `configMapRef`, `secretRef`")
+        elif len(named) > 1:
+            text = "may not have more than one field specified at a time"
+            yield causes.invalid_value(path, "", text)
+
+
+def _key_causes(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    name, key = reference.get("name") or "", reference.get("key")
+    yield from causes.invalid_values(f"{path}.name", name, dns1123_subdomain_problems(name))
+    if not key:
+        yield causes.required(f"{path}.key")
+    else:
+        yield from causes.invalid_values(f"{path}.key", key, config_key_problems(key))
+
+
+def field_causes(
+    reference: Mapping[str, Any], path: str, fields: tuple[str, ...]
+) -> Iterator[Cause]:
+    """What is wrong with a `fieldRef`, where some fields may be asked for."""
+    name, at = reference.get("fieldPath"), f"{path}.fieldPath"
+    version = reference.get("apiVersion") or "v1"
+    if not name:
+        yield causes.required(at)
+        return
+    field, bracket, key = name.partition("['")
+    if version != "v1":
+        unfit = f"unsupported pod version: {version}"
+        yield causes.invalid_value(at, name, f"error converting fieldPath: {unfit}")
+    elif bracket and field and name.endswith("']"):
+        yield from _subscript_causes(field, key.removesuffix("']"), path)
+    elif name not in fields and name in (*VARIABLE_FIELDS, *VOLUME_FIELDS, *_OTHER_FIELDS):
+        yield causes.not_supported(at, name, fields)
+    elif name not in fields:
+        text = "error converting fieldPath: field label not supported"
+        yield causes.invalid_value(at, name, text)
+
+
+def _subscript_causes(field: str, key: str, path: str) -> Iterator[Cause]:
+    if field not in _WITH_KEYS:
+        text = "error converting fieldPath: field label does not support subscript"
+        yield causes.invalid_value(f"{path}.fieldPath", field, text)
+        return
+    checked = key.lower() if field == "metadata.annotations" else key
+    yield from causes.invalid_values(path, key, qualified_name_problems(checked))
+
+
+def amount_causes(
+    reference: Mapping[str, Any], path: str, *, of_any_container: bool = False
+) -> Iterator[Cause]:
+    """What is wrong with a `resourceFieldRef`; a volume's must name the container."""
+    resource = reference.get("resource")
+    if of_any_container and not reference.get("containerName"):
+        yield causes.required(f"{path}.containerName")
+    elif not resource:
+        yield causes.required(f"{path}.resource")
+    elif resource not in _AMOUNTS and not resource.startswith(_HUGE_PAGES):
+        yield causes.not_supported(f"{path}.resource", resource, _AMOUNTS)
+    else:
+        divisor = reference.get("divisor")
+        if divisor is not None and not _divides(resource, divisor):
+            of_cpu = resource.endswith(".cpu")
+            text = "1m and 1 are" if of_cpu else _BYTES
+            kind = resource.partition(".")[2]
+            text = f"only divisor's values {text} supported with the {kind} resource"
+            yield causes.invalid_value(f"{path}.divisor", resource, text)
+
+
+def _divides(resource: str, divisor: str | int) -> bool:
+    try:
+        value = quantity.parse_quantity(divisor)
+    except ValueError:
+        return False
+    if resource.endswith(".cpu"):
+        return not value or value in _CPU_DIVISORS
+    known = _BINARY_DIVISORS if str(divisor).endswith("i") else _DECIMAL_DIVISORS
+    return not value or value in known

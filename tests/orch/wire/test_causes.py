@@ -26,3 +26,13 @@ from orch.wire import causes
 )
 def test_causes_read_as_clients_know_them(cause, reason, message) -> None:
     assert (cause.field, cause.reason, cause.message) == ("f", reason, message)
+
+
+def test_a_value_is_shown_whatever_it_is_and_only_its_beginning() -> None:
+    assert "100000000000000000000000" in causes.invalid_value("f", 10**23, "why").message
+    [cause] = causes.invalid_values(causes.at_key("f", "k" * 5000), ["x" * 5000], ["why"])
+    assert cause.message.startswith('Invalid value: ["xxx') and cause.message.endswith("…: why")
+    assert len(cause.message) < 1100 and len(cause.field) < 1100
+    [missing] = causes.unless_given({"a": 1, "b": ""}, "f", "a", "b")
+    assert missing == causes.required("f.b")
+    assert not [*causes.unless_one_of({"a": ""}, "a", ("x",), "f")]

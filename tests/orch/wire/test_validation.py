@@ -110,3 +110,52 @@ def test_role_names_may_be_any_path_segment(text: str) -> None:
 )
 def test_a_path_segment_cannot_hold_path_syntax(text: str, problem: str) -> None:
     assert validation.path_segment_problems(text) == (problem,)
+
+
+# apimachinery util/validation/validation_test.go, TestIsValidPortName, TestIsConfigMapKey,
+# TestIsHTTPHeaderName, TestIsValidIP, TestIsRelaxedEnvVarName.
+@pytest.mark.parametrize(
+    ("problems", "accepted", "refused"),
+    [
+        (
+            validation.port_name_problems,
+            ["telnet", "re-mail-ck", "pop3", "a", "a-1", "1-a", "1a", "a" * 15],
+            ["", "1-2", "a--b", "-a", "a-", "A", "a_b", "a.b", "12", "a" * 16, "a\n", "é"],
+        ),
+        (
+            validation.port_problems,
+            [1, 80, 65535, "http"],
+            [0, -1, 65536, 2**62, "", "80"],
+        ),
+        (
+            validation.variable_name_problems,
+            ["a", "A b", "..", "1", "!~ "],
+            ["", "=", "a=b", "ä", "a\n", "\x7f"],
+        ),
+        (
+            validation.config_key_problems,
+            ["a", "A.b_c-d", ".a", "a..b", "-", "_", "a" * 253],
+            ["", ".", "..", "..a", "a/b", "a b", "é", "a" * 254, "a\n"],
+        ),
+        (validation.header_name_problems, ["X-A", "1", "-"], ["", "a b", "a:", "a_b", "é", "a\n"]),
+        (
+            validation.search_domain_problems,
+            ["a", "a.", ".", "_a.b_c", "1"],
+            ["", "..", "A", "a..b", "a.-b", "a b", "__a", "a" * 254],
+        ),
+        (
+            validation.address_problems,
+            ["1.2.3.4", "001.2.3.004", "0.0.0.0", "::", "2001:db8::1", "::ffff:1.2.3.4"],
+            ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.4/8", "fe80::1%e", "a.b", " 1.2.3.4"],
+        ),
+        (
+            validation.local_path_problems,
+            ["a", "a/b", "a..", ".a", "a/..b"],
+            ["/a", "..", "..a", "../a", "a/../b", "a/.."],
+        ),
+        (validation.descending_path_problems, ["a", "..a", "a/..b"], ["/", "a/..", "../a"]),
+    ],
+)
+def test_names_addresses_and_paths_are_told_from_others(problems, accepted, refused) -> None:
+    assert [text for text in accepted if problems(text)] == []
+    assert [text for text in refused if not problems(text)] == []

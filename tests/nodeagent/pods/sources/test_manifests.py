@@ -98,7 +98,7 @@ BAD = [
     ),
     (
         PLAIN + "    ports: [{containerPort: 0}]\n",
-        "containerPort: Invalid value: 0: must be between 1 and 65535",
+        "containerPort: Required value",
     ),
     (PLAIN + "  restartPolicy: Sometimes\n", "spec.restartPolicy: Input should be 'Always'"),
     (PLAIN.replace("name: web", "name: web\n  uid: ../../etc"), "'../../etc' is not a uid"),
@@ -109,7 +109,7 @@ BAD = [
     ),
     (
         PLAIN + "    resources:\n      limits:\n        example.com/gpu: -1\n",
-        "/m/web.yaml:11: spec.containers[0].resources.limits.example.com/gpu: Invalid value",
+        "/m/web.yaml:12: spec.containers[0].resources.limits.example.com/gpu: Invalid value",
     ),
     (PLAIN + "  - {name: app, image: x}\n", 'spec.containers[1].name: Duplicate value: "app"'),
 ]

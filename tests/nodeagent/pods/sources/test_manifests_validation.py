@@ -1,4 +1,4 @@
-"""What a static pod is asked beyond what `orch.wire.podrules` asks of every pod."""
+"""What a static pod is asked: all that any pod is asked, and more."""
 
 from __future__ import annotations
 
@@ -45,12 +45,19 @@ def mount(**fields: str) -> dict[str, Any]:
 
 APP = "spec.containers[0]"
 CONTAINERS: list[tuple[dict[str, Any], str, str]] = [
-    ({"image": " "}, "image", "Required value"),
+    ({"image": " "}, "image", "must not have leading or trailing whitespace"),
+    ({"livenessProbe": {}}, "livenessProbe", "must specify a handler type"),
+    ({"ports": [{"containerPort": 1, "name": "a_b"}]}, "ports[0].name", "must contain only"),
+    (
+        {"securityContext": {"seccompProfile": {"type": "Nope"}}},
+        "securityContext.seccompProfile.type",
+        'Unsupported value: "Nope"',
+    ),
     (mount(name="none"), "volumeMounts[0].name", 'Not found: "none"'),
     (mount(mountPath="v"), "volumeMounts[0].mountPath", "must be an absolute path"),
     (mount(mountPath="/a:b"), "volumeMounts[0].mountPath", "without ':'"),
-    (mount(subPath="/a"), "volumeMounts[0].subPath", "must be relative"),
-    (mount(subPath="a/../../b"), "volumeMounts[0].subPath", "without '..'"),
+    (mount(subPath="/a"), "volumeMounts.subPath", "must be a relative path"),
+    (mount(subPath="a/../../b"), "volumeMounts.subPath", "must not contain '..'"),
 ]
 
 
@@ -68,8 +75,20 @@ PODS: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata": {"namespace": "a/b"}}, "metadata.namespace", "'a/b'"),
     ({"metadata": {"uid": "../etc"}}, "metadata.uid", "'../etc' is not a uid"),
     ({"containers": []}, "spec.containers", "Required value"),
-    ({"initContainers": [container_data("app")]}, f"{APP}.name", 'Duplicate value: "app"'),
-    ({"nodeName": "Node1", "dnsPolicy": "None such"}, "", ""),
+    (
+        {"initContainers": [container_data("app")]},
+        "spec.initContainers[0].name",
+        'Duplicate value: "app"',
+    ),
+    ({"nodeName": "Node1"}, "", ""),
+    ({"dnsPolicy": "None such"}, "spec.dnsPolicy", "Unsupported value"),
+    ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds", "must be between 1"),
+    ({"schedulingGates": [{"name": "g"}], "nodeName": "n"}, "spec.nodeName", "cannot be set until"),
+    (
+        {"ephemeralContainers": [container_data("e")]},
+        "spec.ephemeralContainers",
+        "cannot be set on create",
+    ),
     ({"serviceAccountName": "robot"}, "spec.serviceAccountName", "refer to a ServiceAccount"),
     (
         {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},

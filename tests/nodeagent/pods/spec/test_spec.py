@@ -260,6 +260,7 @@ GRACE: list[tuple[dict[str, Any], int]] = [
     ({"terminationGracePeriodSeconds": 5}, 5),
     ({"terminationGracePeriodSeconds": 5, "metadata": {"deletionGracePeriodSeconds": 2}}, 2),
     ({"metadata": {"deletionGracePeriodSeconds": 0}}, 0),
+    ({"terminationGracePeriodSeconds": -5}, 1),
 ]
 
 

@@ -39,6 +39,15 @@ CONTAINER = {
     "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     "securityContext": {"privileged": True, "capabilities": {"add": ["A"]}},
 }  # fmt: skip
+DEVICES = {
+    "volumeDevices": [{"name": "w", "devicePath": "/w"}],
+    "restartPolicy": "Always",
+    "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+}
+FIELD = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+SELECTOR = {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
+TERM = {"labelSelector": SELECTOR, "namespaces": ["n"], "topologyKey": "t"}
+SOON = "requiredDuringSchedulingIgnoredDuringExecution"
 RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
 BINDING = {
     "subjects": [{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "s",
@@ -57,10 +66,31 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "Pod": {
         "spec": {
-            "containers": [CONTAINER], "initContainers": [{**CONTAINER, "name": "i"}],
-            "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}], "nodeName": "n1",
-            "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}],
-            "terminationGracePeriodSeconds": 3, "restartPolicy": "Always",
+            "containers": [CONTAINER], "initContainers": [{**CONTAINER, **DEVICES, "name": "i"}],
+            "volumes": [
+                {"name": "v", "projected": {"sources": [
+                    {"downwardAPI": {"items": [{"path": "p", **FIELD}]}},
+                    {"serviceAccountToken": {"path": "t", "expirationSeconds": 600}},
+                ]}},
+                {"name": "w", "persistentVolumeClaim": {"claimName": "c"}},
+            ],
+            "nodeName": "n1", "terminationGracePeriodSeconds": 3, "restartPolicy": "Always",
+            "tolerations": [
+                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},
+            ],
+            "affinity": {
+                "nodeAffinity": {SOON: {"nodeSelectorTerms": [SELECTOR]}},
+                "podAffinity": {SOON: [TERM]},
+            },
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "t", "whenUnsatisfiable": "DoNotSchedule"},
+            ],
+            "dnsConfig": {
+                "nameservers": ["10.0.0.1"], "searches": ["a"], "options": [{"name": "o"}],
+            },
+            "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["h"]}],
+            "readinessGates": [{"conditionType": "a/b"}], "overhead": {"cpu": "1"},
+            "resourceClaims": [{"name": "r", "resourceClaimName": "c"}],
         },
         "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {}}]},
     },

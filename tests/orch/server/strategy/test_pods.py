@@ -30,7 +30,7 @@ def test_a_bad_quantity_is_a_cause_and_not_a_crash() -> None:
     document = created(containers=containers)
     assert "qosClass" not in document["status"]
     fields = [cause.field for cause in STRATEGY.validate(document, None)]
-    assert "spec.containers[0].resources.limits.cpu" in fields
+    assert "spec.containers[0].resources.limits[cpu]" in fields
 
 
 def test_an_update_keeps_the_status_and_an_update_of_status_the_rest() -> None:
@@ -76,16 +76,17 @@ def test_a_mirror_pod_is_on_its_node_from_the_beginning(placed, allowed) -> None
     assert fields == ([] if allowed else ["metadata.annotations[orch.io/config.mirror]"])
 
 
-@pytest.mark.parametrize(
-    ("annotations", "refused"), [({}, True), ({"orch.io/config.mirror": "h"}, False)]
-)
-def test_only_what_stands_for_a_file_of_a_node_is_not_asked(annotations, refused: bool) -> None:
+@pytest.mark.parametrize("annotations", [{}, {"orch.io/config.mirror": "h"}])
+def test_a_pod_of_an_older_release_can_still_be_changed(annotations) -> None:
     pod = {
         "metadata": {"name": "p", "annotations": annotations},
         "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {}}], "nodeName": "n"},
     }
-    assert bool(list(STRATEGY.validate(pod, None))) == refused
-    assert not list(STRATEGY.validate(pod, pod))  # one that is stored can still be changed
+    assert list(STRATEGY.validate(pod, None))  # a new one is refused
+    changed = copy.deepcopy(pod)
+    changed["metadata"]["labels"] = {"a": "b"}
+    changed["spec"]["containers"][0]["image"] = "j"
+    assert not list(STRATEGY.validate(changed, pod))
 
 
 def test_a_replacement_is_completed_like_a_new_pod() -> None:
@@ -177,7 +178,6 @@ def test_they_are_not_set_on_create_nor_added_to_a_static_pod() -> None:
     assert fields == ["spec.ephemeralContainers"]
     mirror = created(ephemeralContainers=[DEBUG], nodeName="n1")
     mirror["metadata"]["annotations"] = {"orch.io/config.mirror": "x"}
-    assert not list(STRATEGY.validate(mirror, None))
     more = copy.deepcopy(mirror)
     more["spec"]["ephemeralContainers"].append({**DEBUG, "name": "more"})
     (cause,) = EPHEMERAL.validate(more, mirror)
@@ -200,3 +200,25 @@ def test_the_apparmor_profile_in_an_annotation_cannot_be_loosened() -> None:
     [cause] = STRATEGY.validate(new, old)
     assert cause.field == f"metadata.annotations[{key}]"
     assert list(STRATEGY.validate(copy.deepcopy(old), old)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked_s", "grace_s"),
+    [
+        ({}, None, 0),
+        ({"nodeName": "n"}, None, 30),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, None, 5),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, 0, 0),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": -5}, None, 1),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, -1, 1),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 2**62}, None, 2**31 - 1),
+    ],
+)
+def test_a_negative_grace_period_is_one_second(spec, asked_s, grace_s) -> None:
+    assert STRATEGY.grace_s({"spec": spec}, asked_s) == grace_s
+
+
+def test_a_volume_without_a_source_is_an_empty_directory() -> None:
+    document = created(volumes=[{"name": "a"}, {"name": "b", "hostPath": None}])
+    sources = [volume.get("emptyDir") for volume in document["spec"]["volumes"]]
+    assert sources == [{}, {}]

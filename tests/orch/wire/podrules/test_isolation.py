@@ -119,10 +119,44 @@ SPECS: list[tuple[dict[str, Any], str, str]] = [
     ({"runtimeClassName": "../x"}, "spec.runtimeClassName", "RFC 1123 subdomain"),
     (
         {"shareProcessNamespace": True, "hostPID": True},
-        "spec.shareProcessNamespace",
+        "spec.securityContext.shareProcessNamespace",
         "ShareProcessNamespace and HostPID cannot both be enabled",
     ),
 ]
+
+
+NO_SYSCTL = "must have at most 253 characters and match regex"
+SYSCTLS: list[tuple[str, dict[str, Any], str]] = [
+    ("net.ipv4.tcp_syncookies", {}, ""),
+    ("net/ipv4/conf/eth0.1/x", {"hostIPC": True}, ""),
+    ("kernel.shm_rmid_forced", {"hostNetwork": True}, ""),
+    ("", {}, "Required value"),
+    ("i..j", {}, NO_SYSCTL),
+    ("-a", {}, NO_SYSCTL),
+    ("A", {}, NO_SYSCTL),
+    ("a" * 254, {}, NO_SYSCTL),
+    ("net.ipv4.tcp_syncookies", {"hostNetwork": True}, "when 'hostNetwork' is true"),
+    ("net/ipv4/tcp_syncookies", {"hostNetwork": True}, "when 'hostNetwork' is true"),
+    ("kernel.shm_rmid_forced", {"hostIPC": True}, "when 'hostIPC' is true"),
+    ("fs.mqueue.msg_max", {"hostIPC": True}, "when 'hostIPC' is true"),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "text"), SYSCTLS)
+def test_a_kernel_parameter_has_a_name_and_a_namespace_of_the_pod(
+    name: str, spec: dict[str, Any], text: str
+) -> None:
+    """K:pkg/apis/core/validation TestValidateSysctls."""
+    found = causes({"sysctls": [{"name": name, "value": "1"}]}, **spec)
+    assert [path for path, _ in found] == [f"{OF_POD}.sysctls[0].name"] * bool(text)
+    assert all(text in message for _, message in found)
+
+
+def test_a_kernel_parameter_has_one_value() -> None:
+    twice = [{"name": "a", "value": value} for value in "12"]
+    assert causes({"sysctls": twice}) == [
+        (f"{OF_POD}.sysctls[1].name", 'Duplicate value: "a"'),
+    ]
 
 
 def causes(of_pod: Any = None, of_container: Any = None, **spec: Any) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orch.wire.podrules.updates import ephemeral_causes, update_causes
+from tests.orch.wire.podrules.podtable import assert_refused
 
 CONTAINER = {"name": "c", "image": "i"}
 DEBUG = {"name": "debug", "image": "i"}
@@ -73,19 +74,143 @@ def test_ephemeral_containers_are_only_added(sent, found) -> None:
     assert [f"{cause.field}: {cause.message}" for cause in causes] == found
 
 
+ONLY = "spec: Forbidden: pod updates may not change fields other than"
+ADDED = "Forbidden: pod updates may not add or remove containers"
+KEPT = "spec.tolerations: Forbidden: existing toleration can not be modified except its toleration"
+NARROWED = "Invalid value"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+DEADLINE = "spec.activeDeadlineSeconds: Invalid value"
+EXISTS = {"key": "a", "operator": "Exists"}
+GATES = {"schedulingGates": [{"name": "a"}, {"name": "b"}]}
+A, B = ({"key": key, "operator": "Exists"} for key in "ab")
+
+
+def nodes(*terms, **others):
+    required = {REQUIRED: {"nodeSelectorTerms": [*terms]}} if terms else {}
+    return {"affinity": {"nodeAffinity": required, **others}}
+
+
+def gated(**fields):
+    return GATES | fields
+
+
 @pytest.mark.parametrize(
-    ("before", "after", "allowed"),
-    [(None, "5", False), (None, -1, False), (None, 2**31, False), (5, "4", False), ("x", 4, True)],
+    ("before", "after", "found"),
+    [
+        ({}, {}, []),
+        ({}, {"containers": [{**CONTAINER, "image": "j"}]}, []),
+        (
+            {},
+            {"containers": [{**CONTAINER, "image": ""}]},
+            ["spec.containers[0].image: Required value"],
+        ),
+        (
+            {},
+            {"containers": [{**CONTAINER, "image": " j"}]},
+            ["spec.containers[0].image: Invalid value"],
+        ),
+        (
+            {"containers": [{**CONTAINER, "image": " "}]},
+            {"containers": [{**CONTAINER, "image": " "}], "activeDeadlineSeconds": 5},
+            [],
+        ),
+        ({}, {"containers": [CONTAINER, DEBUG]}, [f"spec.containers: {ADDED}"]),
+        ({"initContainers": [DEBUG]}, {}, [f"spec.initContainers: {ADDED}"]),
+        ({"initContainers": [DEBUG]}, {"initContainers": [{**DEBUG, "image": "j"}]}, []),
+        ({}, {"containers": [{**CONTAINER, "command": ["x"]}]}, [ONLY]),
+        ({}, {"hostNetwork": True}, [ONLY]),
+        ({}, {"activeDeadlineSeconds": 5}, []),
+        ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 0}, []),
+        ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 6}, [DEADLINE]),
+        ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": "4"}, [DEADLINE]),
+        ({"activeDeadlineSeconds": 5}, {}, [DEADLINE]),
+        ({"activeDeadlineSeconds": "x"}, {"activeDeadlineSeconds": 4}, []),
+        ({}, {"activeDeadlineSeconds": "5"}, [DEADLINE]),
+        ({}, {"activeDeadlineSeconds": -1}, [DEADLINE]),
+        ({}, {"activeDeadlineSeconds": 2**31}, [DEADLINE]),
+        ({}, {"tolerations": [EXISTS]}, []),
+        (
+            {"tolerations": [EXISTS]},
+            {"tolerations": [{"key": "b"}, {"operator": "Exists", "key": "a"}]},
+            [],
+        ),
+        (
+            {"tolerations": [{**EXISTS, "effect": "NoExecute", "tolerationSeconds": 5}]},
+            {"tolerations": [{**EXISTS, "effect": "NoExecute", "tolerationSeconds": 9}]},
+            [],
+        ),
+        ({"tolerations": [EXISTS]}, {"tolerations": [{"key": "a"}]}, [KEPT]),
+        ({"tolerations": [EXISTS]}, {}, [KEPT]),
+        (
+            {},
+            {"tolerations": [{"key": "a", "operator": "In"}]},
+            ["spec.tolerations[0].operator: Unsupported value"],
+        ),
+        (GATES, {"schedulingGates": [{"name": "b"}]}, []),
+        (GATES, {}, []),
+        (
+            GATES,
+            {"schedulingGates": [{"name": "a"}, {"name": "c"}]},
+            ["spec.schedulingGates[1].name: Forbidden: only deletion is allowed"],
+        ),
+        ({}, GATES, 2 * ["spec.schedulingGates["]),
+        (
+            {"terminationGracePeriodSeconds": -1},
+            {"terminationGracePeriodSeconds": 1},
+            [],
+        ),
+        (
+            {"terminationGracePeriodSeconds": -1},
+            {"terminationGracePeriodSeconds": 2},
+            [ONLY],
+        ),
+        ({"terminationGracePeriodSeconds": 5}, {"terminationGracePeriodSeconds": 1}, [ONLY]),
+        ({}, {"nodeSelector": {"a": "b"}}, [ONLY]),
+        (gated(nodeSelector={"a": "b"}), gated(nodeSelector={"a": "b", "c": "d"}), []),
+        (gated(), gated(nodeSelector={"a b": "c"}), ["spec.nodeSelector: Invalid value"]),
+        (
+            gated(nodeSelector={"a": "b"}),
+            gated(nodeSelector={"a": "c"}),
+            ["spec.nodeSelector: Invalid value"],
+        ),
+        (gated(), gated(**nodes({"matchExpressions": [A]})), []),
+        (
+            gated(**nodes({"matchExpressions": [A]})),
+            gated(**nodes({"matchExpressions": [A, B]})),
+            [],
+        ),
+        (
+            gated(**nodes({"matchExpressions": [A]})),
+            gated(**nodes({"matchExpressions": [B]})),
+            [f"{TERMS}[0]: {NARROWED}"],
+        ),
+        (
+            gated(**nodes({})),
+            gated(**nodes({"matchExpressions": [A]})),
+            [f"{TERMS}[0]: {NARROWED}"],
+        ),
+        (
+            gated(**nodes({"matchExpressions": [A]})),
+            gated(**nodes({"matchExpressions": [A]}, {"matchExpressions": [B]})),
+            [f"{TERMS}: {NARROWED}"],
+        ),
+        (
+            gated(**nodes({"matchExpressions": [A]})),
+            gated(),
+            [f"{TERMS}: {NARROWED}"],
+        ),
+        (
+            gated(),
+            gated(**nodes({"matchExpressions": [{"key": "a b", "operator": "Exists"}]})),
+            [f"{TERMS}[0].matchExpressions[0].key: Invalid value"],
+        ),
+        (gated(), gated(**nodes(podAffinity={"x": 1})), [ONLY]),
+        ({}, nodes({"matchExpressions": [A]}), [ONLY]),
+        (gated(), gated(affinity="x"), []),
+    ],
 )
-def test_a_deadline_is_a_number_of_seconds(before, after, allowed) -> None:
-    old, new = ({"activeDeadlineSeconds": deadline} for deadline in (before, after))
-    assert [c.field for c in update_causes(new, old)] == (
-        [] if allowed else ["spec.activeDeadlineSeconds"]
-    )
-
-
-def test_tolerations_may_change_their_order_and_that_of_their_fields() -> None:
-    old = {"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b"}]}
-    new = {"tolerations": [{"key": "b"}, {"operator": "Exists", "key": "a"}, {"key": "c"}]}
-    assert list(update_causes(new, old)) == []
-    assert [c.field for c in update_causes(old, new)] == ["spec.tolerations"]
+def test_an_update_changes_only_what_may_change(before, after, found) -> None:
+    """K:pkg/apis/core/validation TestValidatePodUpdate."""
+    old, new = ({"containers": [CONTAINER], **fields} for fields in (before, after))
+    assert_refused([f"{c.field}: {c.message}" for c in update_causes(new, old)], *found)

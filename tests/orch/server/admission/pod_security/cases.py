@@ -88,7 +88,12 @@ class Case:
 def _volume(source: str) -> Case:
     kind = f'restricted volume types (volume "v" uses restricted volume type "{source}")'
     baseline = 0 if source == "hostPath" else NEVER
-    return Case(kind, baseline, 0, spec={"volumes": [{"name": "v", source: {}}]})
+    return Case(kind, baseline, 0, spec={"volumes": [_made(source)]})
+
+
+def _made(source: str) -> dict[str, Any]:
+    """A volume with all that it must have."""
+    return {"name": "v", source: dict.fromkeys((_VOLUMES | _FREE_VOLUMES)[source].split(), "/x")}
 
 
 def _sysctl(name: str, until: int) -> Case:
@@ -106,15 +111,21 @@ _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_C = "container.seccomp.security.alpha.kubernetes.io/c"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/c"
 _WINDOWS = {"name": "windows"}
-_OTHERS_VOLUMES = (
-    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs",
-    "rbd", "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume",
-    "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos",
-)  # fmt: skip
-_FREE_VOLUMES = (
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
-    "projected", "secret",
-)  # fmt: skip
+_VOLUMES = {  # and the fields that they must have
+    "hostPath": "path", "gcePersistentDisk": "pdName", "awsElasticBlockStore": "volumeID",
+    "gitRepo": "repository", "nfs": "server path", "iscsi": "targetPortal iqn",
+    "glusterfs": "endpoints path", "rbd": "monitors image", "flexVolume": "driver",
+    "cinder": "volumeID", "cephfs": "monitors", "flocker": "datasetName", "fc": "wwids",
+    "azureFile": "secretName shareName", "vsphereVolume": "volumePath",
+    "quobyte": "registry volume", "azureDisk": "diskName diskURI", "photonPersistentDisk": "pdID",
+    "portworxVolume": "volumeID", "scaleIO": "gateway system volumeName",
+    "storageos": "volumeName",
+}  # fmt: skip
+_FREE_VOLUMES = {
+    "configMap": "name", "csi": "driver", "downwardAPI": "", "emptyDir": "",
+    "ephemeral": "volumeClaimTemplate", "image": "reference", "persistentVolumeClaim": "claimName",
+    "projected": "", "secret": "secretName",
+}  # fmt: skip
 
 CASES: dict[str, Case] = {
     "nothing": Case(),
@@ -289,10 +300,9 @@ CASES: dict[str, Case] = {
         'restricted volume types (volume "v" uses restricted volume type "hostPath")', 0, 0,
         spec={"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]},
     ),
-    **{f"a volume {source}": _volume(source) for source in _OTHERS_VOLUMES},
+    **{f"a volume {source}": _volume(source) for source in _VOLUMES},
     **{
-        f"a volume {source}": Case(spec={"volumes": [{"name": "v", source: {}}]})
-        for source in _FREE_VOLUMES
+        f"a volume {source}": Case(spec={"volumes": [_made(source)]}) for source in _FREE_VOLUMES
     },
     "/proc unmasked among own users": Case(
         'procMount (container "c" must not set securityContext.procMount to "Unmasked")', 0, 0, 35,
