@@ -190,7 +190,7 @@ def compress(request: web.BaseRequest, response: web.StreamResponse) -> None:
     bound and level these are.
     """
     body = response.body if isinstance(response, web.Response) else None
-    if not isinstance(body, _LargeBody) or request.method != "GET":
+    if not isinstance(body, _LargeBody):
         return
     if body.size is not None and body.size <= SLICE_BYTES:
         return

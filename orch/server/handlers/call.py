@@ -227,7 +227,8 @@ async def finished(request: web.Request, response: web.StreamResponse) -> web.St
     if isinstance(response, web.Response) and response.content_type == media.YAML:
         body = body_of(response) or b""
         response.body = SlicedBody(await turns.aside(partial(bodies.yaml_of, body)), original=body)
-    compress(request, response)
+    if request.method == "GET":
+        compress(request, response)
     return response
 
 
