@@ -205,9 +205,9 @@ def _tls_error(error: Exception) -> Exception | None:
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
-    for one in (error.__cause__, error):
-        if isinstance(one, ssl.SSLError):
-            return one
+    for found in (error.__cause__, error) if isinstance(error, OSError) else ():
+        if isinstance(found, ssl.SSLError):
+            return found
     return None
 
 

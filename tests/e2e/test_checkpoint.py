@@ -66,7 +66,7 @@ UNKNOWN = [
     ("/checkpoint/default/absent/cpu", "pod does not exist"),
     ("/checkpoint/absent/{pod}/cpu", "pod does not exist"),
     ("/checkpoint/default/{pod}/absent", "container absent does not exist"),
-    ("/checkpoint/default/{pod}/..%2f..%2fetc", "NotFound"),
+    ("/checkpoint/default/{pod}/%2fetc", "NotFound"),
 ]
 
 
