@@ -119,6 +119,7 @@ def test_archives_are_encrypted_bounded_pinned_and_verified(bounded: LocalCluste
 def test_a_killed_agent_leaves_no_container_frozen_and_no_rest(bounded: LocalCluster) -> None:
     name = f"busy-{bounded.node}"
     before, pid = archives(bounded), bounded.pid("nodeagent")
+    busy = container_id(bounded.pod(name), "app")
     going = threading.Thread(
         target=post, args=(bounded, f"/checkpoint/default/{name}/app"), kwargs={"check": False}
     )
@@ -127,7 +128,6 @@ def test_a_killed_agent_leaves_no_container_frozen_and_no_rest(bounded: LocalClu
         lambda: any(entry.endswith(".pending") for entry in os.listdir(store(bounded))),
         within_s=20, what="the checkpoint is under way", poll_s=0.005,
     )  # fmt: skip
-    busy = container_id(bounded.pod(name), "app")
     eventually(
         lambda: freezer.is_frozen(freezer.CGROUP_ROOT, busy) or not going.is_alive(),
         within_s=20, what="the runtime dumps the container", poll_s=0.002,
