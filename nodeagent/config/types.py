@@ -221,6 +221,7 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
+    enforceNodeAllocatable: list[Literal["pods", "none"]] = Field(default=["pods"], max_length=1)
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # into evictionHard
     evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})
