@@ -221,6 +221,7 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
+    enforceNodeAllocatable: list[Literal["pods", "none"]] = Field(default=["pods"], max_length=16)
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # into evictionHard
     evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})
@@ -266,6 +267,13 @@ class NodeAgentConfiguration(ConfigModel):
             raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
         if self.containerLogMonitorInterval < 3:
             raise ValueError("containerLogMonitorInterval must be at least 3s")
+        return self
+
+    @model_validator(mode="after")
+    def _enforced_parts_fit_each_other(self) -> NodeAgentConfiguration:
+        parts = self.enforceNodeAllocatable
+        if len(parts) > 1 and (len(set(parts)) < len(parts) or "none" in parts):
+            raise ValueError("enforceNodeAllocatable has a part twice, or none beside another")
         return self
 
     @model_validator(mode="after")

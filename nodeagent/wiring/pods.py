@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.node.rules import capacity
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
@@ -115,7 +116,10 @@ def _services(
         pleg=Pleg(runtime, base.registry, counts, base.node_name),
         volumes=VolumeStore(root_dir, HelpedMounts(helper) if helper else OwnMounts()),
         cgroups=PodCgroups(
-            settings.cgroup_parent, counts.timings, pids_limit=base.config.podPidsLimit
+            settings.cgroup_parent,
+            counts.timings,
+            pids_limit=base.config.podPidsLimit,
+            memory_bytes=memory_of_pods(base.config, settings.memory_capacity_bytes),
         ),
         seccomp=SeccompProfiles(f"{root_dir}/seccomp", default=base.config.seccompDefault),
         health=ContainerHealth(
@@ -128,6 +132,16 @@ def _services(
         objects=PodObjects(base.client),
         events=events,
     )
+
+
+def memory_of_pods(config: NodeAgentConfiguration, capacity_bytes: int) -> int | None:
+    """What all pods may use together: what is not reserved; None: unlimited.
+
+    As with the reference, the hard eviction threshold is within it: the agent acts first.
+    """
+    reserved = capacity.parse_reserved(config.systemReserved, config.nodeagentReserved)
+    left_bytes = capacity_bytes - reserved.get(capacity.MEMORY, 0)
+    return left_bytes if "pods" in config.enforceNodeAllocatable and left_bytes > 0 else None
 
 
 def build_sources(base: Base, api: ApiSource | None) -> list[PodSource]:

@@ -13,7 +13,7 @@ import tarfile
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +107,22 @@ async def test_criu_writes_an_archive_and_the_container_counts_on(real_node: Rea
     assert {"checkpoint/inventory.img", "config.dump", "spec.dump"} <= names
     assert any(re.fullmatch(r"checkpoint/pages-\d+\.img", name) for name in names)
     assert await real_node.counts_on()
+
+
+GHOST = "dd if=/dev/zero of=/big bs=1M count=3; exec 3</big; rm /big; " + COUNTING
+
+
+@pytest.mark.real
+async def test_why_criu_gives_up_is_in_the_answer(
+    real_runtime: RealRuntime, tmp_path: Path
+) -> None:
+    holding = replace(COUNTER, command=("sh", "-c", GHOST))  # a deleted file, too large for CRIU
+    async with a_real_node(real_runtime.endpoint, tmp_path, holding) as node:
+        assert await node.counts_on()
+        with pytest.raises(ApiError) as caught:
+            await node.service().checkpoint("shop", "web", "app")
+        assert re.search(r"criu.dump\.log.*; CRIU: .*ghost file", caught.value.message)
+        assert await node.counts_on()
 
 
 @pytest.mark.real

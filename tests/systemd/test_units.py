@@ -146,3 +146,10 @@ def test_credentials_stand_in_no_world_readable_place(unit: Path) -> None:
             r"--\S*(?:file|certificate|key|authority|kubeconfig)=(\S+)", command
         ):
             assert flag.startswith("${CREDENTIALS_DIRECTORY}/")
+
+
+def test_the_agent_has_cgroups_of_its_own_for_cpu_and_memory() -> None:
+    """Else those of v1 differ, and the summary cannot tell what the agent uses."""
+    agent = dict(read(next(unit for unit in UNITS if unit.stem == "nodeagent")))
+    assert agent["CPUAccounting"] == "yes"
+    assert agent["MemoryMax"] != "infinity"

@@ -2,7 +2,8 @@
 
 Works on cgroup v1, hybrid and v2. The runtime creates the containers' cgroups; this module creates
 their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and limits each pod to the sum of its
-containers' limits, if each has one. Without the permission the pod runs unlimited: logged once.
+containers' limits, if each has one, and all pods to the memory that is not reserved. Without the
+permission pods run unlimited: logged once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def pod_bounds(pod: Pod, *, unified: bool, pids_limit: int = -1) -> Mapping[str,
             bounds["cpu.cfs_quota_us"] = str(quota)
     memory_bytes = podspec.limited(pod, "memory", quantity.to_bytes)
     if memory_bytes is not None:
-        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(memory_bytes)
+        bounds |= memory_bound(memory_bytes, unified=unified)
     if pids_limit > 0:
         bounds["pids.max"] = str(pids_limit)
     return bounds
@@ -61,6 +62,13 @@ def share_bound(shares: int, *, unified: bool) -> dict[str, str]:
     return {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
 
 
+def memory_bound(memory_bytes: int | None, *, unified: bool) -> dict[str, str]:
+    """File → value for a limit of memory; None: unlimited."""
+    if unified:
+        return {"memory.max": "max" if memory_bytes is None else str(memory_bytes)}
+    return {"memory.limit_in_bytes": "-1" if memory_bytes is None else str(memory_bytes)}
+
+
 def cpu_weight(shares: int) -> int:
     """cpu.weight 1 to 10000 for shares 2 to 262144, as runtimes convert it."""
     return 1 + (shares - spec.MIN_CPU_SHARES) * 9999 // (spec.MAX_CPU_SHARES - spec.MIN_CPU_SHARES)
@@ -74,13 +82,21 @@ class PodCgroups:
     """`parent` is the cgroup of all pods, `/orchpods`; `root` the directory of the hierarchies.
 
     Durations are observed in `times`. `pids_limit`: process ids of a pod; not above 0: unlimited.
+    `memory_bytes`: what all pods may use together; None: unlimited.
     """
 
     def __init__(
-        self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup", pids_limit: int = -1
+        self,
+        parent: str,
+        times: Timings,
+        *,
+        root: str = "/sys/fs/cgroup",
+        pids_limit: int = -1,
+        memory_bytes: int | None = None,
     ) -> None:
         self._parent = parent.strip("/")
         self._pids_limit = pids_limit
+        self._memory_bytes = memory_bytes
         self._root = Path(root)
         self._times = times
         self._unbounded = OnceLog(log)
@@ -93,7 +109,7 @@ class PodCgroups:
             await self._try(partial(self._ensure, pod))
 
     async def balance(self, pods: Iterable[Pod]) -> None:
-        """Give each service class the cpu shares that its pods request."""
+        """Give each service class the cpu shares that its pods request, and all their limit."""
         pods, known = tuple(pods), self._balanced
         if self._shares and len(pods) == len(known) and all(map(operator.is_, pods, known)):
             return
@@ -146,6 +162,7 @@ class PodCgroups:
         for qos_class, amount in shares.items():
             below = f"{self._parent}/{spec.QOS_CGROUPS[qos_class]}"
             self._bound(below, partial(share_bound, amount))
+        self._bound(self._parent, partial(memory_bound, self._memory_bytes))
 
     def _bound(self, below: str, bounds: Callable[..., Mapping[str, str]]) -> None:
         for name, hierarchy in tree.hierarchies(self._root).items():

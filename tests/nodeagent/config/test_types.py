@@ -89,6 +89,9 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
+        ({"enforceNodeAllocatable": ["pods", "system-reserved"]}, "'pods' or 'none'"),
+        ({"enforceNodeAllocatable": ["pods", "pods"]}, "enforceNodeAllocatable has a part twice"),
+        ({"enforceNodeAllocatable": ["none", "pods"]}, "or none beside another"),
         ({"registerWithTaints": [{"key": "", "effect": "NoSchedule"}]}, "name part must be non-"),
         ({"registerWithTaints": [{"key": "a b", "effect": "NoSchedule"}]}, "'a b': name part"),
         (

@@ -134,6 +134,20 @@ async def test_a_memory_volume_is_memory_in_the_container_too(agent: Agent) -> N
     assert inside.st_dev == outside.stat().st_dev
     usage = os.statvfs(outside)
     assert usage.f_blocks * usage.f_frsize == 8 * 2**20
+    assert inside.st_mode & 0o7777 == 0o1777
+
+
+async def test_a_pod_resolves_its_own_name_and_its_aliases(agent: Agent) -> None:
+    aliases = [{"ip": "192.0.2.7", "hostnames": ["db", "db.example"]}]
+    agent.put(manifest("named", {"name": "app"}, hostAliases=aliases))
+    await agent.runs("named")
+    container_id = agent.ids("named")["app"].removeprefix("containerd://")
+    asked = "ping -c1 -W1 $(hostname); ping -c1 -W1 db.example; cat /etc/hosts"
+    seen = await agent.runtime.exec_sync(container_id, ["sh", "-c", asked], timeout_s=10)
+    told, name = seen.stdout.decode(), f"named-{agent.node}"
+    assert f"PING {name} ({agent.status('named').podIP})" in told
+    assert "PING db.example (192.0.2.7)" in told
+    assert told.endswith("\n# Entries added by HostAliases.\n192.0.2.7\tdb\tdb.example\n")
 
 
 async def test_an_image_that_is_not_there_is_shown_as_such(agent: Agent) -> None:

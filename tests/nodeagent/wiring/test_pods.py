@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources
 from nodeagent.wiring import pods
@@ -69,3 +70,20 @@ async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
         ).config
     )
     assert (bounds.max_bytes, bounds.max_files, bounds.interval_s) == (1024**2, 3, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bytes_left"),
+    [
+        ({}, 8 << 30),
+        ({"systemReserved": {"memory": "1Gi"}, "nodeagentReserved": {"memory": "2Gi"}}, 5 << 30),
+        ({"systemReserved": {"memory": "9Gi"}}, None),
+        ({"enforceNodeAllocatable": ["none"]}, None),
+        ({"enforceNodeAllocatable": []}, None),
+    ],
+)
+def test_pods_may_use_the_memory_that_is_not_reserved(
+    fields: dict[str, object], bytes_left: int | None
+) -> None:
+    config = NodeAgentConfiguration.model_validate(fields)
+    assert pods.memory_of_pods(config, 8 << 30) == bytes_left

@@ -97,6 +97,26 @@ async def test_the_classes_share_the_processor_by_what_their_pods_ask_for(
     await cgroups.remove_parent()
 
 
+LIMITS = [
+    ("memory", "memory.limit_in_bytes", 3 << 30, "3221225472"),
+    ("memory", "memory.limit_in_bytes", None, "-1"),
+    ("", "memory.max", 3 << 30, "3221225472"),
+    ("", "memory.max", None, "max"),
+]
+
+
+@pytest.mark.parametrize(("hierarchy", "file", "limit", "text"), LIMITS)
+async def test_all_pods_together_have_the_memory_that_is_not_reserved(
+    tmp_path: Path, hierarchy: str, file: str, limit: int | None, text: str
+) -> None:
+    KernelDirectory(tmp_path / hierarchy / "orchpods", **{file.replace(".", "__"): "4096"})
+    if not hierarchy:
+        (tmp_path / "cgroup.controllers").write_text("memory\n")
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path), memory_bytes=limit)
+    await cgroups.balance([])
+    assert (tmp_path / hierarchy / "orchpods" / file).read_text() == text
+
+
 async def test_a_cgroup_that_is_there_gets_its_bounds_all_the_same(tmp_path: Path) -> None:
     """As when an agent was killed between making the directory and writing to it."""
     KernelDirectory(
