@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from orch.component.http.fast_path import Deadlines
 
+_LONGEST_TURNS_S = 300.0
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -136,3 +138,24 @@ class FairQueue:
                 passed_over += 1
             if flow.waiting:
                 self._waits.append(flow)
+
+
+class Turns:
+    """Turns of the event loop for pieces of work: one in each, the owners in rotation.
+
+    Else all who are woken by one change would do theirs in the same turn.
+    """
+
+    def __init__(self) -> None:
+        self._queue = FairQueue(Bounds(starts_per_turn=1, wait_s=_LONGEST_TURNS_S))
+        self._flows: dict[object, Flow] = {}  # of those who wait
+
+    async def take(self, owner: object) -> None:
+        """Wait for the owner's turn; TimeoutError after five minutes."""
+        flow = self._flows.setdefault(owner, Flow())
+        try:
+            await self._queue.enter(flow)
+            self._queue.leave(flow)
+        finally:
+            if not flow.waiting and self._flows.get(owner) is flow:
+                del self._flows[owner]

@@ -120,7 +120,8 @@ class Call(NamedTuple):
         if sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
             return self.answer(rendering, render.render_list(rendering, page))
         pieces = partial(render.list_pieces, rendering, page)
-        body = LazyBody(pieces, render.list_size(rendering, page), hold)
+        size = render.list_size(rendering, page)
+        body = LazyBody(pieces, size, hold, costly=not rendering.is_stored)
         return web.Response(body=body, headers=rendering.representation.headers())
 
     def answer(
