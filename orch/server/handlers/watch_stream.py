@@ -310,8 +310,13 @@ class _Writer:
         release = self._hold(self._abort)
         try:
             for batch in _batches(events):
-                protocol, costly = self._request.protocol, not self._rendering.is_stored
-                await send(self._pieces(batch), protocol, self.write, costly=costly)
+                is_large = len(batch[0].stored.data) > LARGE_BYTES
+                await send(
+                    self._pieces(batch),
+                    self._request.protocol,
+                    self.write,
+                    costly=is_large or not self._rendering.is_stored,
+                )
         finally:
             release()
 
