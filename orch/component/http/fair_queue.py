@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from orch.component.http.fast_path import Deadlines
-
-_LONGEST_TURNS_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,9 @@ class Bounds:
     starts_per_flow: int = sys.maxsize
     waiting_per_flow: int = sys.maxsize
     wait_s: float = 15.0
+
+
+_ONE_A_TURN = Bounds(starts_per_turn=1, wait_s=300.0)
 
 
 class QueueFull(Exception):
@@ -141,21 +144,29 @@ class FairQueue:
 
 
 class Turns:
-    """Turns of the event loop for pieces of work: one in each, the owners in rotation.
-
-    Else all who are woken by one change would do theirs in the same turn.
+    """Turns at pieces of work, the owners in rotation; without bounds one piece in each turn of the
+    event loop. Else all who are woken by one change would do theirs in the same turn.
     """
 
-    def __init__(self) -> None:
-        self._queue = FairQueue(Bounds(starts_per_turn=1, wait_s=_LONGEST_TURNS_S))
-        self._flows: dict[object, Flow] = {}  # of those who wait
+    def __init__(self, bounds: Bounds = _ONE_A_TURN) -> None:
+        self._queue = FairQueue(bounds)
+        self._flows: dict[object, Flow] = {}  # of those who wait or work
 
     async def take(self, owner: object) -> None:
-        """Wait for the owner's turn; TimeoutError after five minutes."""
+        """Wait for the owner's turn; TimeoutError after `wait_s`."""
+        async with self.hold(owner):
+            pass
+
+    @asynccontextmanager
+    async def hold(self, owner: object) -> AsyncIterator[None]:
+        """A seat in the owner's turn; TimeoutError."""
         flow = self._flows.setdefault(owner, Flow())
         try:
             await self._queue.enter(flow)
-            self._queue.leave(flow)
+            try:
+                yield
+            finally:
+                self._queue.leave(flow)
         finally:
-            if not flow.waiting and self._flows.get(owner) is flow:
-                del self._flows[owner]
+            if not (flow.waiting or flow.executing):
+                self._flows.pop(owner, None)

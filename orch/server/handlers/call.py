@@ -139,7 +139,7 @@ class Call(NamedTuple):
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
     body = await httpd.read_body(call.request)
-    turns.weigh(body)
+    turns.weigh(body, httpd.connection_of(call.request).owner)
     return await turns.compute(partial(_decoded, call, body))
 
 
@@ -151,7 +151,7 @@ def _decoded(call: Call, body: bytes) -> Document:
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
-    turns.weigh(body)
+    turns.weigh(body, httpd.connection_of(call.request).owner)
     return await turns.compute(partial(_checked_object, call, wanted, body))
 
 
