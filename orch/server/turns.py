@@ -1,8 +1,8 @@
 """Work on large objects and long lists, done so that other requests go on meanwhile.
 
 What computes something from one large object runs in a thread; only one such thread, as each would
-take its turn of the interpreter from the loop. What goes through many objects stays on the loop and
-lets others have a turn every few milliseconds.
+take its turn of the interpreter from the loop. Callers share it in rotation. What goes through many
+objects stays on the loop and lets others have a turn every few milliseconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TypeVar
 
+from orch.component.http.fair_queue import Bounds, Turns
 from orch.server.request import bodies, media
 from orch.server.request.bodies import values_in
 
@@ -23,15 +24,18 @@ TURN_S = 0.005
 SWITCH_S = 0.001  # how long a thread may compute while the loop waits for the interpreter
 
 _sent: ContextVar[int] = ContextVar("values_sent", default=0)
+_owner: ContextVar[object] = ContextVar("owner", default=None)
+_turns = Turns(Bounds(seats=2, wait_s=300.0))  # the second waits for the thread
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-objects")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def weigh(body: bytes) -> None:
-    """Remember how large the body of the current request is."""
+def weigh(body: bytes, owner: object) -> None:
+    """Remember how large the body of the current request is, and whose it is."""
     _sent.set(values_in(body))
+    _owner.set(owner)
 
 
 async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
@@ -44,8 +48,9 @@ async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
 
 
 async def aside(work: Callable[[], Result]) -> Result:
-    """`work()` in the thread."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+    """`work()` in the thread, when it is the turn of the request's owner."""
+    async with _turns.hold(_owner.get()):
+        return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
 
 
 async def as_json(body: bytes, content_type: str) -> tuple[bytes, str]:

@@ -7,14 +7,17 @@ witness tells the longest stall under each group of them.
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
 
 from orch.server.request import protobuf
 from tests.attacks import harness
-from tests.attacks.harness import MALLORY, RBAC, TENANT, Attacked
+from tests.attacks.harness import MALLORY, RBAC, TENANT, Attacked, head
 
 pytestmark = pytest.mark.alone
 
@@ -486,6 +489,33 @@ def test_no_request_keeps_the_server_from_the_others(target: Attacked, group: st
             answers[name] = target.ask(*sent, Content_Type=attack.form)
     for name, answer in answers.items():
         assert answer.status == ATTACKS[group][name].status, (name, answer.body[:500])
+    harness.no_long_stall(seen)
+
+
+def test_what_is_parsed_for_many_readers_at_once_keeps_nobody_waiting(target: Attacked) -> None:
+    """Tables of a large object, watched 150 times and listed 60 times, take turns of the loop."""
+    table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
+    change = encoded({"metadata": {"annotations": {"changed": "once"}}})
+    context = target.context()
+    with ExitStack() as stack:
+
+        def ask(query: str) -> ssl.SSLSocket:
+            raw = socket.create_connection(("127.0.0.1", target.port), timeout=30)
+            opened = stack.enter_context(context.wrap_socket(raw, server_hostname="127.0.0.1"))
+            opened.sendall(head(TENANT, "GET", f"{CORE}/pods?{query}", 0, table))
+            return opened
+
+        watches = [ask(f"watch=1&labelSelector=n!%3Dx{number // 2}") for number in range(150)]
+        for watch in watches:
+            while b"long" not in watch.recv(65_536):
+                continue
+        with target.witnessed() as seen:
+            assert target.ask(TENANT, "PATCH", LONG, change, Content_Type=MERGE).status == 200
+            for watch in watches:
+                while b"MODIFIED" not in watch.recv(65_536):
+                    continue
+            for opened in [ask("includeObject=None") for _ in range(60)]:
+                assert opened.recv(12) == b"HTTP/1.1 200"
     harness.no_long_stall(seen)
 
 

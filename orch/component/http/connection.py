@@ -19,6 +19,7 @@ from aiohttp import StreamReader, web
 from aiohttp.web_request import BaseRequest
 
 from orch.component.http import tcp
+from orch.component.http.fair_queue import Turns
 from orch.component.http.slow_clients import SlowClients
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -79,6 +80,7 @@ class Connection(web.RequestHandler):
         self.on_claim: Callable[[object, Rank], bool] | None = None
         self.socket: asyncio.Transport | None = None  # below TLS, if any
         self.slow_clients: SlowClients | None = None
+        self.turns: Turns | None = None  # of all connections of the listener, for costly answers
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self.is_patient = False
         self._head_bytes = 0  # received of a head that is not complete

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from orch.component.http.fast_path import Deadlines
@@ -25,6 +27,9 @@ class Bounds:
     starts_per_flow: int = sys.maxsize
     waiting_per_flow: int = sys.maxsize
     wait_s: float = 15.0
+
+
+_ONE_A_TURN = Bounds(starts_per_turn=1, wait_s=300.0)
 
 
 class QueueFull(Exception):
@@ -136,3 +141,32 @@ class FairQueue:
                 passed_over += 1
             if flow.waiting:
                 self._waits.append(flow)
+
+
+class Turns:
+    """Turns at pieces of work, the owners in rotation; without bounds one piece in each turn of the
+    event loop. Else all who are woken by one change would do theirs in the same turn.
+    """
+
+    def __init__(self, bounds: Bounds = _ONE_A_TURN) -> None:
+        self._queue = FairQueue(bounds)
+        self._flows: dict[object, Flow] = {}  # of those who wait or work
+
+    async def take(self, owner: object) -> None:
+        """Wait for the owner's turn; TimeoutError after `wait_s`."""
+        async with self.hold(owner):
+            pass
+
+    @asynccontextmanager
+    async def hold(self, owner: object) -> AsyncIterator[None]:
+        """A seat in the owner's turn; TimeoutError."""
+        flow = self._flows.setdefault(owner, Flow())
+        try:
+            await self._queue.enter(flow)
+            try:
+                yield
+            finally:
+                self._queue.leave(flow)
+        finally:
+            if not (flow.waiting or flow.executing):
+                self._flows.pop(owner, None)

@@ -23,6 +23,7 @@ from aiohttp import http_parser, web
 from orch.component.http import tcp
 from orch.component.http.connection import Connection, limit_tls_buffers
 from orch.component.http.connection_limit import AcceptedSocket, ConnectionLimit
+from orch.component.http.fair_queue import Turns
 from orch.component.http.fast_path import take_shortcut
 from orch.component.http.responses import (
     answer_error,
@@ -179,6 +180,7 @@ class HttpServer:
             name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
         )
         self._slow_clients = slow_clients or SlowClients(name)
+        self._turns = Turns()
         self._app = app
         self._host = host
         self._port = port
@@ -224,6 +226,7 @@ class HttpServer:
                 auto_decompress=False,
             )
             connection.slow_clients = self._slow_clients
+            connection.turns = self._turns
             self._connections.add(connection)
             return connection
 

@@ -75,9 +75,13 @@ class _LargeBody(payload.Payload):
 
     packed = False
 
-    def _send(self, pieces: Iterable[Piece], writer: AbstractStreamWriter) -> Awaitable[None]:
+    def _send(
+        self, pieces: Iterable[Piece], writer: AbstractStreamWriter, *, costly: bool = False
+    ) -> Awaitable[None]:
         protocol = writer.protocol if isinstance(writer, StreamWriter) else None
-        return send(gzipped(pieces) if self.packed else pieces, protocol, writer.write)
+        if self.packed:
+            pieces, costly = gzipped(pieces), True
+        return send(pieces, protocol, writer.write, costly=costly)
 
 
 class SlicedBody(_LargeBody):
@@ -112,7 +116,7 @@ class LazyBody(_LargeBody):
     """A body whose `pieces` are made while it is sent; a memoryview is of bytes that others hold.
 
     `size` None: not known before. `hold` announces the sending to whoever holds the contents, takes
-    what ends it early, and returns what announces its end.
+    what ends it early, and returns what announces its end. `costly`: making a piece takes long.
     """
 
     def __init__(
@@ -120,8 +124,11 @@ class LazyBody(_LargeBody):
         pieces: Callable[[], Iterable[Piece]],
         size: int | None,
         hold: Callable[[Callable[[], None]], Callable[[], None]],
+        *,
+        costly: bool = False,
     ) -> None:
         super().__init__(None)
+        self._costly = costly
         self._pieces = pieces
         self._size = size
         self._hold = hold
@@ -137,7 +144,7 @@ class LazyBody(_LargeBody):
         transport = writer.transport if isinstance(writer, StreamWriter) else None
         release = self._hold(transport.abort if transport else _nothing)
         try:
-            await self._send(self._pieces(), writer)
+            await self._send(self._pieces(), writer, costly=self._costly)
         finally:
             release()
 
@@ -160,12 +167,24 @@ def gzipped(pieces: Iterable[Piece]) -> Iterator[bytes]:
 
 
 async def send(
-    pieces: Iterable[Piece], protocol: object, write: Callable[[Piece], Awaitable[None]]
+    pieces: Iterable[Piece],
+    protocol: object,
+    write: Callable[[Piece], Awaitable[None]],
+    *,
+    costly: bool = False,
 ) -> None:
-    """Write the pieces in slices, each of which waits for a slow client of the connection."""
+    """Write the pieces in slices, each of which waits for a slow client of the connection.
+
+    Making `costly` pieces takes turns with all other connections of the listener.
+    """
     connection = protocol if isinstance(protocol, Connection) else None
-    slices = 0
-    for piece in pieces:
+    making, slices = iter(pieces), 0
+    while True:
+        if costly and connection is not None and connection.turns is not None:
+            await connection.turns.take(connection.owner)
+        piece = next(making, None)
+        if piece is None:
+            return
         if connection is not None:
             connection.sending_bytes = 0 if isinstance(piece, memoryview) else len(piece)
         view = memoryview(piece)

@@ -127,7 +127,8 @@ class Call(NamedTuple):
         if sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
             return self.answer(rendering, render.render_list(rendering, page))
         pieces = partial(render.list_pieces, rendering, page)
-        body = LazyBody(pieces, render.list_size(rendering, page), hold)
+        size = render.list_size(rendering, page)
+        body = LazyBody(pieces, size, hold, costly=not rendering.is_stored)
         return web.Response(body=body, headers=rendering.representation.headers())
 
     def answer(
@@ -151,9 +152,12 @@ async def read_document(call: Call) -> Document:
 async def _received(call: Call) -> tuple[bytes, str]:
     """The body and its content type, never YAML; weighed."""
     body = await httpd.read_body(call.request)
-    received = await turns.as_json(body, call.content_type)
-    turns.weigh(received[0])
-    return received
+    owner = httpd.connection_of(call.request).owner
+    turns.weigh(body, owner)
+    decoded, content_type = await turns.as_json(body, call.content_type)
+    if decoded is not body:
+        turns.weigh(decoded, owner)
+    return decoded, content_type
 
 
 def _decoded(call: Call, content_type: str, body: bytes) -> Document:

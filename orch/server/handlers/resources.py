@@ -244,7 +244,7 @@ class ResourceHandlers:
         target = call.target()
         kind = media.parse_media(call.content_type).type
         body = await httpd.read_body(call.request)
-        turns.weigh(body)
+        turns.weigh(body, httpd.connection_of(call.request).owner)
         change = modify.change_of(target.strategy.resource, kind, body)
         wanted = options.parse_write_options(call.request.query, "PatchOptions")
         if call.info.alias:

@@ -112,7 +112,11 @@ def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
     """`body` is the DeleteOptions record, {} without one; the query fills in what it leaves out."""
     _refuse("DeleteOptions", _delete_causes(query, body))
     preconditions = _preconditions(body)
-    dry_run = body.get("dryRun") or []
+    asked = body.get("dryRun") or []
+    wrong = [value for value in asked if value != "All"]
+    _refuse(
+        "DeleteOptions", (causes.not_supported("dryRun", value, ("All",)) for value in wrong[:1])
+    )
     grace_s = body.get("gracePeriodSeconds")
     return DeleteOptions(
         grace_period_s=_integer(query, "gracePeriodSeconds") if grace_s is None else grace_s,
@@ -120,7 +124,7 @@ def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
         resource_version=preconditions.get("resourceVersion"),
         propagation=_propagation(query, body),
         cascades=_orphan(query, body) is False,
-        dry_run=_dry_run(dry_run[0] if dry_run else query.get("dryRun"), "DeleteOptions"),
+        dry_run=bool(asked) or _dry_run(query.get("dryRun"), "DeleteOptions"),
     )
 
 
@@ -243,9 +247,9 @@ def _whole(name: str, text: str, digits: str) -> int:
 
 
 def _dry_run(value: str | None, kind: str) -> bool:
-    if not value:
+    if value is None:
         return False
-    if value != "All":
+    if value != "All":  # "" as well: whoever asks for a dry run must not get the real one
         _refuse(kind, (causes.not_supported("dryRun", value, ("All",)),))
     return True
 

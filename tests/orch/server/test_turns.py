@@ -22,10 +22,26 @@ async def test_what_is_about_a_large_stored_object_is_computed_in_a_thread() -> 
 
 async def test_what_a_request_with_a_large_body_needs_is_computed_in_a_thread() -> None:
     for body in (LARGE, MAGIC + bytes(5 * turns.SMALL)):
-        turns.weigh(body)
+        turns.weigh(body, None)
         assert await turns.compute(threading.current_thread) is not threading.current_thread()
-    turns.weigh(b"{}")
+    turns.weigh(b"{}", None)
     assert await turns.compute(threading.current_thread) is threading.current_thread()
+
+
+async def test_those_who_need_the_thread_share_it_in_rotation() -> None:
+    """One tenant's twenty patches of large objects made others wait for seconds."""
+    released, done = threading.Event(), []
+
+    async def request(owner: str) -> None:
+        turns.weigh(LARGE, owner)
+        await turns.compute(lambda: released.wait(30) and done.append(owner))
+
+    requests = [asyncio.create_task(request(owner)) for owner in "aaaaaab"]
+    await asyncio.sleep(0)
+    released.set()
+    await asyncio.gather(*requests)
+    assert done.index("b") <= 3
+    assert sorted(done) == list("aaaaaab")
 
 
 async def test_the_loop_goes_on_while_something_large_is_computed() -> None:

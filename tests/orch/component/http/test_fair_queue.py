@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orch.component.http.fair_queue import Bounds, FairQueue, Flow, QueueFull
+from orch.component.http.fair_queue import Bounds, FairQueue, Flow, QueueFull, Turns
 
 
 class Line:
@@ -153,3 +153,20 @@ async def test_who_gives_up_waiting_leaves_no_seat_taken(
     assert line.entered == ["x", "b"]
     line.leave("b")
     assert (line.queue.executing, line.queue.waiting) == (0, 0)
+
+
+async def test_work_falls_into_turns_of_the_loop_and_its_owners_rotate() -> None:
+    turns, done, passed = Turns(), [], 0
+
+    async def work(owner: str) -> None:
+        await turns.take(owner)
+        done.append((owner, passed))
+
+    tasks = [asyncio.ensure_future(work(owner)) for owner in "aaaab"]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        passed += 1
+    assert [owner for owner, _ in done] == ["a", "a", "b", "a", "a"]
+    assert len({turn for _, turn in done}) == len(tasks)
+    async with asyncio.timeout(1):
+        await turns.take("a")

@@ -6,7 +6,8 @@ import asyncio
 import math
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -15,7 +16,8 @@ import pytest
 
 from orch.component.http import httpd
 from orch.component.http.connection import Connection
-from orch.server.handlers import watch_stream
+from orch.component.process import clock
+from orch.server.handlers import render, watch_stream
 from tests.orch.server.harness import LEASES, MERGE, NODES, PODS, Api, lease, node, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -363,3 +365,32 @@ async def test_a_client_that_left_is_noticed(api: Api, monkeypatch) -> None:
             lines = [line for line in page.splitlines() if line.startswith(gauge)]
             if lines and lines[0].endswith(" 0.0"):
                 break
+
+
+async def test_what_is_parsed_for_a_table_is_parsed_once_for_all_who_watch(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with a selector of its own; of a large object, too."""
+    rendered: list[str] = []
+    render_event = render.render_event
+
+    def counted(*event: Any, first: bool) -> bytes:
+        rendered.append("")
+        return render_event(*event, first=first)
+
+    monkeypatch.setattr(render, "render_event", counted)
+    monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 1, 31, tzinfo=UTC))
+    async with AsyncExitStack() as stack:
+        path = f"{PODS}?resourceVersion={await version(api)}&labelSelector=n!%3D"
+        streams = [
+            await stack.enter_async_context(watching(api, f"{path}{number}", accept=TABLE))
+            for number in range(10)
+        ]
+        await api.call("POST", PODS, pod("p1"))
+        large = {"metadata": {"annotations": {"a": "x" * 2 * watch_stream.COSTLY_BYTES}}}
+        await api.call("PATCH", f"{PODS}/p1", large, content_type=MERGE)
+        for kind in ("ADDED", "MODIFIED"):
+            events = [await stream.next() for stream in streams]
+            assert {event["type"] for event in events} == {kind}
+            assert len({orjson.dumps(event) for event in events}) == 1
+    assert len(rendered) == 2

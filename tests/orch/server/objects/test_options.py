@@ -140,6 +140,7 @@ def test_write_options_are_read(query, options) -> None:
     ("query", "code"),
     [
         ({"dryRun": "Some"}, 422),
+        ({"dryRun": ""}, 422),
         ({"fieldValidation": "Sometimes"}, 422),
         ({"fieldManager": "x" * 129}, 422),
         ({"fieldManager": "a\nb"}, 422),
@@ -194,6 +195,9 @@ def test_delete_options_come_from_body_and_query(query, body, options) -> None:
         ({}, {"gracePeriodSeconds": True}, 422),
         ({"gracePeriodSeconds": "soon"}, {}, 400),
         ({}, {"dryRun": ["Some"]}, 422),
+        ({}, {"dryRun": ["All", "Some"]}, 422),
+        *(({}, {"dryRun": [value]}, 422) for value in ("", None, 0, [], {})),
+        ({"dryRun": ""}, {}, 422),
         ({}, {"preconditions": "x"}, 422),
         ({}, {"preconditions": {"uid": 5}}, 422),
         ({"orphanDependents": "true"}, {"propagationPolicy": "Orphan"}, 422),
