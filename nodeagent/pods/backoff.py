@@ -12,6 +12,7 @@ from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Backoff
 
 _PULL_REASONS = ("ErrImagePull", "RegistryUnavailable")
+_SHOWN = 4096  # characters of a message: it may quote what a pod has chosen, of any length
 _FRESH_S = 3.0  # how long a failed pull shows its error before it shows the back-off
 
 
@@ -22,7 +23,7 @@ class StepFailed(Exception):
     """
 
     def __init__(self, subject: str, reason: str, message: str, *, awaits: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message[:_SHOWN])
         self.subject = subject
         self.reason = reason
         self.awaits = awaits

@@ -48,6 +48,8 @@ _CONTAINER_STATES = {
     pb.CONTAINER_EXITED: ContainerState.EXITED,
 }
 
+_SHOWN = 4096  # characters of a text for a pod's status; it may quote a command of megabytes
+
 _EVENTS = {
     pb.CONTAINER_CREATED_EVENT: EventKind.CREATED,
     pb.CONTAINER_STARTED_EVENT: EventKind.STARTED,
@@ -164,9 +166,9 @@ def container_detail(response: Any) -> ContainerDetail:
         started_at_ns=status.started_at,
         finished_at_ns=status.finished_at,
         exit_code=status.exit_code,
-        reason=status.reason,
-        message=status.message,
-        log_path=status.log_path,
+        reason=status.reason[:_SHOWN],
+        message=status.message[:_SHOWN],
+        log_path="" if "\0" in status.log_path else status.log_path,
         pid=process_id(response.info),
     )
 

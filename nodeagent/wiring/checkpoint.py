@@ -47,7 +47,7 @@ def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> C
             timeout_s=config.runtimeRequestTimeout,
             max_concurrent=config.checkpoint.maxConcurrent,
             memory_of=sampler.working_set_bytes,
-            layer_of=lambda id_: writable_layer.measure(freezer.processes(CGROUP_ROOT, id_)),
+            layer_of=lambda id_: writable_layer.measure(id_, freezer.processes(CGROUP_ROOT, id_)),
         ),
     )
     watch = FrozenContainerMonitor(

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _MAX_QUEUED = 1000
 _MAX_REMEMBERED = 4096
+_SHOWN = 4096  # characters of a message: it may quote what a user has chosen, of any length
 _REPEAT_WITHIN_S = 3600.0
 _NAME_LIMIT = 253 - 17  # room for the number that makes the event's name unique
 
@@ -86,7 +87,7 @@ class EventRecorder:
             self.dropped += 1
         meta = obj.metadata
         about = (meta.uid or "", obj.kind, obj.apiVersion, meta.namespace or "", meta.name)
-        self._queue.append(_Occurrence(*about, type=type, reason=reason, message=message))
+        self._queue.append(_Occurrence(*about, type=type, reason=reason, message=message[:_SHOWN]))
         self._arrived.set()
 
     async def run(self) -> None:

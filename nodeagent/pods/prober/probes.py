@@ -151,7 +151,10 @@ class Prober:
         if self._session is None:
             connector = aiohttp.TCPConnector(force_close=True, limit=0)
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=aiohttp.ClientTimeout(total=None)
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None),
+                cookie_jar=aiohttp.DummyCookieJar(),  # a pod could fill it, or see another's
+                auto_decompress=False,
             )
         return self._session
 

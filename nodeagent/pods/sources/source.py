@@ -7,17 +7,24 @@ may still define keep running.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from orch.client.informer import Informer
 from orch.client.json_api import SILENCE_S
 from orch.client.resources import ApiClient
+from orch.component.process.once_log import OnceLog
 from orch.wire import names
 from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
+log = logging.getLogger(__name__)
+
 Changed = Callable[[], None]
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 class PodSource(Protocol):
@@ -50,6 +57,7 @@ class ApiSource:
             doubts=True,
         )
         self._annotated: dict[str, Pod] = {}  # by uid
+        self._odd = OnceLog(log)
 
     @property
     def ready(self) -> bool:
@@ -57,7 +65,8 @@ class ApiSource:
 
     def pods(self) -> Sequence[Pod]:
         own = [pod for pod in self.listed() if not podspec.is_mirror(pod)]
-        self._annotated = {pod.metadata.uid or "": self._with_source(pod) for pod in own}
+        annotated = (self._with_source(pod) for pod in own)
+        self._annotated = {pod.metadata.uid or "": pod for pod in annotated if pod is not None}
         return list(self._annotated.values())
 
     def mirrors(self) -> Sequence[Pod]:
@@ -84,12 +93,26 @@ class ApiSource:
         for listener in self._listeners:
             listener()
 
-    def _with_source(self, pod: Pod) -> Pod:
+    def _with_source(self, pod: Pod) -> Pod | None:
+        """None for a pod whose names would lead out of the directories that they are part of."""
         known = self._annotated.get(pod.metadata.uid or "")
         version = pod.metadata.resourceVersion
         if known is not None and version and version == known.metadata.resourceVersion:
             return known
+        odd = next((name for name in _names(pod) if not _PLAIN.fullmatch(name)), None)
+        if odd is not None:
+            text = "a pod of the API server is left out: %.100r cannot be part of a path"
+            self._odd.failed(text, odd, subject=pod.key)
+            return None
         source = {names.ANNOTATION_CONFIG_SOURCE: podspec.API}
         annotations = {**(pod.metadata.annotations or {}), **source}
         metadata = pod.metadata.model_copy(update={"annotations": annotations})
         return pod.model_copy(update={"metadata": metadata})
+
+
+def _names(pod: Pod) -> Iterable[str]:
+    """Those that become parts of paths."""
+    meta = pod.metadata
+    yield from (meta.uid or "", meta.namespace or "", meta.name)
+    yield from (container.name for container in podspec.all_containers(pod))
+    yield from (volume.name for volume in pod.spec.volumes or ())

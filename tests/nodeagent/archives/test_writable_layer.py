@@ -23,11 +23,14 @@ def layer(tmp_path: Path) -> Path:
     process = tmp_path / "proc" / "7"
     process.mkdir(parents=True)
     (process / "mountinfo").write_text(f"{OVERLAY.format(upper)}\n{OTHERS}")
+    own = tmp_path / "proc" / "self"
+    own.mkdir()
+    (own / "mountinfo").write_text(OTHERS)
     return upper
 
 
 def measured(layer: Path, *pids: str) -> int:
-    return writable_layer.measure(pids or ("7",), proc=layer.parent / "proc")
+    return writable_layer.measure("c0ffee", pids or ("7",), proc=layer.parent / "proc")
 
 
 def test_a_sparse_file_counts_with_its_length(layer: Path) -> None:
@@ -35,6 +38,21 @@ def test_a_sparse_file_counts_with_its_length(layer: Path) -> None:
         file.truncate(1 << 32)
     assert (layer / "large").stat().st_blocks == 0
     assert measured(layer) >= 1 << 32
+
+
+def test_a_process_cannot_show_another_layer_than_the_runtime_mounted(layer: Path) -> None:
+    """In namespaces of its own it may mount an overlay as its root."""
+    (layer / "file").write_bytes(bytes(100_000))
+    mounts = layer.parent / "proc" / "7" / "mountinfo"
+    mounts.write_text(f"{OVERLAY.format('/nowhere')}\n{OTHERS}")
+    assert measured(layer) == 0, "all that is known of it"
+    place = " /run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/rootfs "
+    others, own = (
+        OVERLAY.replace(" / / ", " /" + place.format(name)) for name in ("decaf", "c0ffee")
+    )
+    listed = f"{others.format('/other')}\n{own.format(layer)}\n{OTHERS}"
+    (layer.parent / "proc" / "self" / "mountinfo").write_text(listed)
+    assert measured(layer) >= 100_000
 
 
 def test_a_process_that_has_exited_is_passed_over(layer: Path) -> None:

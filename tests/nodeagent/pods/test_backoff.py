@@ -22,6 +22,13 @@ def test_a_failure_is_known_until_the_step_succeeds() -> None:
     assert not backoffs.active(100.0)
 
 
+def test_what_is_shown_of_a_failure_is_cut() -> None:
+    """It may quote a path or a variable of the pod, which have no bound of their own."""
+    backoffs = StepBackoffs()
+    backoffs.note(StepFailed("app", "CreateContainerConfigError", "x" * 1_000_000), 0.0)
+    assert backoffs.active(1.0)["app"].message == "x" * 4096
+
+
 async def test_the_waiting_reason_stays_while_a_failed_step_is_tried_again(
     world: PodWorld,
 ) -> None:

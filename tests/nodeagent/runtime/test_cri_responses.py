@@ -16,6 +16,7 @@ from nodeagent.runtime import cri_pb2 as pb
         ({"info": "[" * 100_000}, None),
         ({"info": "[]"}, None),
         ({"info": "{not json"}, None),
+        ({"info": "[" * 100_000}, None),
         ({"info": ""}, None),
         ({"other": '{"pid": 1}'}, None),
         ({}, None),
@@ -49,6 +50,14 @@ def test_all_addresses_of_a_dual_stack_sandbox_are_kept_in_order() -> None:
     detail = cri_responses.sandbox_detail(pb.PodSandboxStatusResponse(status=status))
 
     assert detail.ips == ("10.0.0.5", "fd00::5")
+
+
+def test_texts_for_a_pods_status_are_cut_and_a_path_can_be_opened() -> None:
+    """A container that cannot start is told with its command, which may have megabytes."""
+    status = pb.ContainerStatus(reason="r" * 5000, message="m" * 5_000_000, log_path="/a\0b")
+    detail = cri_responses.container_detail(pb.ContainerStatusResponse(status=status))
+    assert (detail.reason, detail.message) == ("r" * 4096, "m" * 4096)
+    assert detail.log_path == ""
 
 
 def test_an_empty_status_has_only_defaults() -> None:

@@ -45,6 +45,16 @@ async def posting() -> AsyncIterator[Posting]:
 pytestmark = pytest.mark.looptime
 
 
+async def test_a_message_of_any_length_is_cut_before_it_is_remembered(posting: Posting) -> None:
+    """Of 4,096 pods that each quote a megabyte the agent would remember gigabytes."""
+    posting.start()
+    for end in "ab":
+        posting.recorder.note(POD, "Warning", "Failed", "x" * 1_000_000 + end)
+    await asyncio.sleep(1)
+    (event,) = posting.events()
+    assert (event.message, event.count) == ("x" * 4096, 2)
+
+
 async def test_an_event_names_its_object_its_source_and_its_time(posting: Posting) -> None:
     posting.start()
     posting.recorder.note(NODE, "Normal", "NodeReady", "Node n1 is ready")

@@ -50,6 +50,9 @@ async def port() -> AsyncIterator[int]:
             case "/header":
                 assert request.headers["X-Probe"] == "yes"
                 assert request.headers["User-Agent"].startswith("orch-probe/")
+            case "/cookie":
+                status = 400 if "Cookie" in request.headers else 200
+                return web.Response(status=status, headers={"Set-Cookie": "a=b; Path=/"})
         return web.Response(status=int(request.query.get("status", "200")))
 
     app = web.Application()
@@ -78,6 +81,14 @@ async def check() -> AsyncIterator[Callable[..., Any]]:
     yield run
     for prober in probers:
         await prober.close()
+
+
+async def test_probes_keep_no_cookies_of_pods(port: int) -> None:
+    prober = Prober(FakeRuntime())
+    target = ProbeTarget("id", Container.from_wire(container_data("app")), "127.0.0.1")
+    probe = Probe.from_wire({"httpGet": {"path": "/cookie", "port": port, "host": "localhost"}})
+    assert [await prober.check(target, probe) for _ in range(2)] == [Outcome(True)] * 2
+    await prober.close()
 
 
 HTTP = [

@@ -12,7 +12,7 @@ from nodeagent.pods.sources.source import ApiSource
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
 from tests.fakes.api import FakeApi
-from tests.fakes.pods import pod
+from tests.fakes.pods import container_data, pod
 
 pytestmark = pytest.mark.looptime
 
@@ -71,6 +71,24 @@ async def test_the_pods_bound_to_this_node_are_its_own_and_say_where_they_come_f
     stored = made.source.stored("default", "mine")
     assert stored and stored.metadata.annotations == {"a": "b"}  # the API's own is left as it is
     assert made.source.stored("default", "theirs") is None
+
+
+@pytest.mark.parametrize("odd", ["../../etc", "..", "", "a/b", "a\0b"])
+@pytest.mark.parametrize("place", ["uid", "container", "volume"])
+async def test_a_server_gone_wrong_names_no_path_of_the_node(
+    made: Source, odd: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await made.api.create(bound("good"))
+    named = {"uid": "", "container": "app", "volume": "v", place: odd}
+    if place == "uid":
+        made.api.store.new_uid = lambda: odd  # type: ignore[method-assign]
+    meta = {"name": "bad"}
+    volumes = [{"name": named["volume"], "emptyDir": {}}]
+    container = container_data(named["container"])
+    await made.api.create(pod(container, metadata=meta, nodeName="n1", volumes=volumes))
+    await made.start()
+    assert made.names() == ["good"] == made.names()
+    assert caplog.text.count("cannot be part of a path") == 1
 
 
 async def test_mirrors_of_static_pods_are_no_pods_to_run(made: Source) -> None:
