@@ -20,6 +20,7 @@ from orch.wire.records.kinds import Resource
 _GROUP = "apidiscovery.k8s.io"
 _KIND = "APIGroupDiscoveryList"
 _VERSIONS = ("v2", "v2beta1")
+_OF_LIBRARY = " kubernetes/"  # in the User-Agent of kubectl and others: "kubectl/v1.33.0 (…) kube…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Discovery:
     """The documents by path; `address` is where clients reach this server (`host:port`).
 
     Readers of the legacy list search by kind, and want to find one: it leaves out the groups
-    `unlisted`, which are other names. The aggregated form, whose readers choose by name, has all.
+    `unlisted`, which are other names. The aggregated form, whose readers look for a group, has all,
+    and so has the legacy list for clients of the reference's own library, as `agent` tells.
     """
 
     def __init__(
@@ -69,17 +71,19 @@ class Discovery:
             for root in ("/api", "/apis")
             for version in _VERSIONS
         }
-        self._legacy = {
-            path: DiscoveryDocument(body)
-            for path, body in _legacy(groups, address, unlisted).items()
-        }
+        self._legacy = _legacy(groups, address)
+        listed = {name: members for name, members in groups.items() if name[0] not in unlisted}
+        self._preferred = _legacy(listed, address)["/apis"]
 
     @property
     def paths(self) -> Collection[str]:
         return self._legacy.keys()
 
-    def find(self, path: str, accept: str) -> DiscoveryDocument | None:
-        """The document at a path in the form the client prefers; None when there is none."""
+    def find(self, path: str, accept: str, agent: str = "") -> DiscoveryDocument | None:
+        """The document at a path in the form the client prefers; None when there is none.
+
+        `agent` is its User-Agent.
+        """
         path = path.rstrip("/")
         for entry in media.parse_accept(accept):
             wanted = entry.parameters
@@ -89,6 +93,8 @@ class Discovery:
                     return found
             elif not wanted.get("as"):
                 break
+        if path == "/apis" and _OF_LIBRARY not in agent:
+            return self._preferred
         return self._legacy.get(path)
 
 
@@ -102,7 +108,7 @@ def _by_group_version(resources: Sequence[Resource]) -> _Groups:
     return groups
 
 
-def _legacy(groups: _Groups, address: str, unlisted: Collection[str]) -> dict[str, bytes]:
+def _legacy(groups: _Groups, address: str) -> dict[str, DiscoveryDocument]:
     documents: dict[str, Any] = {
         "/api": {
             "kind": "APIVersions",
@@ -112,9 +118,7 @@ def _legacy(groups: _Groups, address: str, unlisted: Collection[str]) -> dict[st
         "/apis": {
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [
-                _api_group(group, groups) for group in _named(groups) if group not in unlisted
-            ],
+            "groups": [_api_group(group, groups) for group in _named(groups)],
         },
     }
     for group in _named(groups):
@@ -128,7 +132,7 @@ def _legacy(groups: _Groups, address: str, unlisted: Collection[str]) -> dict[st
             "groupVersion": f"{group}/{version}" if group else version,
             "resources": [entry for r in resources for entry in _api_resources(r)],
         }
-    return {path: orjson.dumps(document) for path, document in documents.items()}
+    return {path: DiscoveryDocument(orjson.dumps(body)) for path, body in documents.items()}
 
 
 def _named(groups: _Groups) -> list[str]:

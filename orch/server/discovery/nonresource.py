@@ -53,7 +53,8 @@ def routes(
 
 def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
     async def discover(request: web.Request) -> web.Response:
-        document = discovery.find(request.path, request.headers.get("Accept", ""))
+        accept, agent = (request.headers.get(name, "") for name in ("Accept", "User-Agent"))
+        document = discovery.find(request.path, accept, agent)
         if document is None:
             raise web.HTTPNotFound
         cache = _REVALIDATED if document.etag else _NOT_SHARED

@@ -20,8 +20,9 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from orch.component.http.sliced_response import respond
 from orch.server import turns
-from orch.server.handlers.call import INFO
+from orch.server.handlers.call import INFO, finished
 from orch.server.nodes import usage
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage import NODE, PageReader, Reading, Usage
@@ -119,7 +120,7 @@ class UsagePages:
         )
         return [web.get(f"{_ROOT}/{path}", self._handle) for path in paths]
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         info = request[INFO]
         if info.verb not in ("get", "list"):
             raise web.HTTPMethodNotAllowed(request.method, ("GET",))
@@ -147,7 +148,7 @@ class UsagePages:
             }
         else:
             body = records[0]
-        return web.Response(body=orjson.dumps(body), headers=form.headers())
+        return await finished(request, respond(200, orjson.dumps(body), form.headers()))
 
     async def _selected(self, strategy: Strategy, info: RequestInfo) -> Sequence[Stored]:
         fields = f"metadata.name={info.name}" if info.verb == "get" else info.field_selector

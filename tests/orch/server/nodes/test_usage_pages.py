@@ -118,6 +118,9 @@ async def test_it_is_shown_as_rows(api: Api) -> None:
     assert [row["cells"] for row in rows] == [["p1", "100m", "2Ki", "10.000s"]]
     rows = (await api.call("GET", f"{ROOT}/nodes", accept=TABLE)).json["rows"]
     assert [row["cells"][0] for row in rows] == ["n1"]
+    text = await api.call("GET", f"{ROOT}/nodes/n1", accept="application/yaml")
+    assert text.headers["Content-Type"] == "application/yaml"
+    assert "usage:\n  cpu: 500000000n\n" in text.text
 
 
 @pytest.mark.parametrize("accept", ["application/json", TABLE])

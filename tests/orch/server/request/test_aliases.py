@@ -274,6 +274,9 @@ async def test_who_searches_the_older_discovery_by_kind_finds_one(api: Api) -> N
         kinds += [one["kind"] for one in described]
     assert {"Lease", "ClusterRole", "SelfSubjectAccessReview", "PriorityClass"} <= set(kinds)
     assert sorted(set(kinds)) == sorted(kinds)
+    go = {"User-Agent": "kubectl/v1.20.2 (linux/amd64) kubernetes/faecb19"}  # it looks for a group
+    groups = (await api.call("GET", "/apis", headers=go)).json["groups"]
+    assert {"coordination.k8s.io", "coordination.orch.io"} <= {group["name"] for group in groups}
     own = (await api.call("GET", "/apis/coordination.orch.io")).json
     assert own["preferredVersion"]["groupVersion"] == "coordination.orch.io/v1"
 
