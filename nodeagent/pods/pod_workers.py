@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodeagent.pods.decide import admission
@@ -84,6 +84,7 @@ class PodWorkers:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._refused: tuple[str, ...] = ()
+        self._attempts: dict[str, Mapping[str, int]] = {}  # of removed pods to be started again
         self._seen_s: dict[str, float] = {}  # desired pods by uid: when they were first seen
         self._removed: set[str] = set()  # removed here, still listed by their source
         self._spared: set[str] = set()  # uids no source wants, but an unreadable manifest may
@@ -195,6 +196,7 @@ class PodWorkers:
         now_s = asyncio.get_running_loop().time()
         self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in uids}
         self._removed &= uids
+        self._attempts = {uid: kept for uid, kept in self._attempts.items() if uid in uids}
         self._rejected &= uids
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
@@ -292,7 +294,8 @@ class PodWorkers:
         if uid in self._workers:
             return self._workers[uid]
         seen_s = self._seen_s.get(uid, asyncio.get_running_loop().time())
-        worker = self._workers[uid] = PodWorker(uid, pod, self._services, seen_s)
+        former = self._attempts.pop(uid, {})
+        worker = self._workers[uid] = PodWorker(uid, pod, self._services, seen_s, former)
         task = self._tasks[uid] = loops.spawn(worker.run(), name=f"pod {worker.name}")
         task.add_done_callback(lambda done: self._worker_done(worker, done))
         return worker
@@ -303,6 +306,7 @@ class PodWorkers:
         if task.cancelled():
             return
         pod = worker.pod
+        self._attempts[worker.uid] = worker.attempts
         if pod and pod.metadata.deletionTimestamp and not self._exiting:
             self._removed.add(worker.uid)
             if self._on_removed:

@@ -101,6 +101,23 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     assert line.exists(), "a hostPath is the host's"
 
 
+def test_a_deleted_pod_shows_its_end_while_a_finalizer_holds_it(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    ends_well = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    metadata = {"name": "held", "finalizers": ["example.org/wait"]}
+    spec = {"nodeName": cluster.node, "containers": [busybox(ends_well)]}
+    name = apply(cluster, tmp_path, {"metadata": metadata, "spec": spec})
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    uid = cluster.pod(name)["metadata"]["uid"]
+    cluster.kubectl("delete", "pod", name, "--wait=false")
+    eventually(lambda: not cgroups_of(uid), within_s=30, what="nothing runs any more")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}")
+    assert container(cluster, name)["state"]["terminated"]["exitCode"] == 0
+    cluster.kubectl("patch", "pod", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    cluster.kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=20s")
+
+
 def test_a_pod_that_runs_is_given_a_container_to_debug_it(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from nodeagent.pods.cgroups import tree
 from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
 from nodeagent.pods.counts import Timings
 from nodeagent.pods.spec import spec
+from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import podspec
@@ -146,7 +147,7 @@ class PodCgroups:
 
     async def _try(self, work: Callable[[], None]) -> bool:
         try:
-            await asyncio.to_thread(work)
+            await loops.finish_in_thread(work, name="cgroup of a pod")
         except OSError as error:
             self._unbounded.failed(
                 "pods run without bounds of their own: %s", error, cause=error.errno

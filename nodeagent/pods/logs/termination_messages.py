@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from nodeagent import descriptors
@@ -22,6 +23,7 @@ from nodeagent.pods.logs.reader import LogFile
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.volumes import hosts
 from nodeagent.runtime.base import ContainerDetail, ContainerState, Mount
+from orch.component.process import loops
 from orch.wire.records.pods import Container
 
 DEFAULT_PATH = "/dev/termination-log"
@@ -58,7 +60,7 @@ class TerminationMessages:
     async def mount(self, uid: str, container: Container, attempt: int) -> Mount:
         """Create the file of an instance, and return its mount."""
         path = self.path(uid, container.name, attempt)
-        await asyncio.to_thread(_make, path)
+        await loops.finish_in_thread(partial(_make, path), name="termination message")
         return Mount(str(path), container.terminationMessagePath or DEFAULT_PATH)
 
     async def of(self, seen: ObservedPod, containers: Iterable[Container]) -> Mapping[str, str]:

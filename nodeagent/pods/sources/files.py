@@ -4,7 +4,8 @@ The directory is scanned (names, sizes, times of change) after inotify events, a
 for changes that cause none: on network filesystems and behind symbolic links. Without inotify, and
 while the path does not exist, it is scanned every half second. A changed file is read once two
 scans find the same signature, so that a file still being written is not read. A file that becomes
-invalid keeps its last pod and is logged once.
+invalid keeps its last pod and is logged once; one that was taken away is gone for a moment at
+least, so that its pod ends, even if it is back by the time of the scan.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 import operator
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -126,12 +127,13 @@ class FileSource:
     async def scan(self) -> bool:
         """Scan once; True when the set of pods changed, and after the first scan."""
         before = self.pods()
-        self._scanned = await asyncio.to_thread(self._scan, self._scanned)
+        removed = self._watch.take_removed() if self._watch else frozenset[str]()
+        self._scanned = await asyncio.to_thread(self._scan, self._scanned, removed)
         is_first, self._ready = not self._ready, True
         after = self.pods()
         return is_first or len(before) != len(after) or not all(map(operator.is_, before, after))
 
-    def _scan(self, known: _Scan) -> _Scan:
+    def _scan(self, known: _Scan, removed: Collection[str] = ()) -> _Scan:
         watching = self._rewatch()
         try:
             found = self._list()
@@ -141,13 +143,14 @@ class FileSource:
             return replace(known, is_unlisted=True, watching=watching)
         if known.is_unlisted:
             self._problems.recovered()
-        for path in set(known.files) - set(found):
-            log.info("manifest %s is gone", path)
+        left = {path: file for path, file in known.files.items() if Path(path).name not in removed}
+        for path in set(known.files) - (left.keys() & found.keys()):
+            log.info("manifest %s %s", path, "was taken away" if path in found else "is gone")
             self._problems.recovered(subject=path)
         files: dict[str, _File] = {}
         unread: dict[str, _Signature] = {}
         for path, signature in found.items():
-            file = known.files.get(path)
+            file = left.get(path)
             if self._must_read(file, signature, known.unread.get(path)):
                 file = self._read(path, signature, file or _File())
             elif file is None or file.signature != signature:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import os
 import stat
@@ -26,6 +27,7 @@ from nodeagent.pods.volumes import directories, kernel_mounts, mounts, subpaths
 from nodeagent.pods.volumes.mounts import MountDenied, MountError, Mounts, OwnMounts
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.runtime.base import Mount
+from orch.component.process import loops
 from orch.wire import quantity
 from orch.wire.podrules.podspec import all_containers
 from orch.wire.records.pods import EmptyDirVolume, HostPathVolume, Pod, PodSecurityContext, Volume
@@ -103,7 +105,10 @@ class ProjectedData:
 
 
 class VolumeStore:
-    """The volumes below one root directory (absolute)."""
+    """The volumes below one root directory (absolute).
+
+    What a cancelled caller began is finished first: else a removal would run into it.
+    """
 
     def __init__(self, root_dir: str, mounting: Mounts | None = None) -> None:
         self._root = Path(root_dir)
@@ -115,7 +120,8 @@ class VolumeStore:
 
     async def prepare(self, pod: Pod, data: ProjectedData | None = None) -> dict[str, str]:
         """Create missing volumes, update files; volume name → path on the host. VolumeError."""
-        return await asyncio.to_thread(self._prepare, pod, data or ProjectedData())
+        work = functools.partial(self._prepare, pod, data or ProjectedData())
+        return await loops.finish_in_thread(work, name=f"make the volumes of {pod.key}")
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -123,11 +129,13 @@ class VolumeStore:
         """The mounts for the runtime; VolumeError when a link leads out of a volume."""
         if all(mount.image or mount.host_path in volumes.values() for mount in mounts):
             return tuple(mounts)
-        return await asyncio.to_thread(self._bind, uid, container, mounts, set(volumes.values()))
+        work = functools.partial(self._bind, uid, container, mounts, set(volumes.values()))
+        return await loops.finish_in_thread(work, name=f"bind the sub-paths of pod {uid}")
 
     async def remove(self, uid: str) -> None:
         """Unmount and delete everything of a pod; VolumeError when that fails."""
-        await asyncio.to_thread(self._remove, uid)
+        work = functools.partial(self._remove, uid)
+        await loops.finish_in_thread(work, name=f"remove the volumes of pod {uid}")
 
     async def uids(self) -> list[str]:
         """Pods that have a directory here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nodeagent.pods import counts as pods_counts
@@ -22,6 +23,7 @@ from nodeagent.pods.worker import stopping
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
 from nodeagent.seccomp import CONFIG_ERROR
+from orch.component.process import loops
 from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Container, Pod
 
@@ -70,7 +72,8 @@ class Starting:
             in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
             wanted = await self._specify(action, pod, container, sandbox)
             log_dir = Path(in_sandbox.log_directory, container.name)
-            await asyncio.to_thread(directories.make, log_dir, unlinked=2)
+            make_logs = partial(directories.make, log_dir, unlinked=2)
+            await loops.finish_in_thread(make_logs, name="log directory")
         except (SpecError, VolumeError, ValueError, OSError) as error:
             raise StepFailed(container.name, CONFIG_ERROR, str(error)) from error
         async with failing_as("CreateContainerError", container.name):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from nodeagent import descriptors
@@ -34,6 +35,7 @@ from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.starting import Starting
 from nodeagent.pods.worker.stopping import Stopping
+from orch.component.process import loops
 from orch.wire.records.pods import Pod
 
 
@@ -73,7 +75,8 @@ class Steps:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
-            await asyncio.to_thread(directories.make, Path(wanted.log_directory), unlinked=1)
+            make_logs = partial(directories.make, Path(wanted.log_directory), unlinked=1)
+            await loops.finish_in_thread(make_logs, name="log directory")
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error
         await self._services.cgroups.ensure(pod)

@@ -12,7 +12,9 @@ import logging
 import math
 import os
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
@@ -51,11 +53,23 @@ class PodRemoval:
 
 
 class PodWorker:
-    """Runs one pod; `pod` is None for an orphan, `seen_s` the loop time when it was first seen."""
+    """Runs one pod; `pod` is None for an orphan, `seen_s` the loop time when it was first seen.
 
-    def __init__(self, uid: str, pod: Pod | None, services: PodServices, seen_s: float) -> None:
+    `former` are the last attempts, by container, of a worker that has removed the same pod: its
+    restarts count on.
+    """
+
+    def __init__(
+        self,
+        uid: str,
+        pod: Pod | None,
+        services: PodServices,
+        seen_s: float,
+        former: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.uid = uid
         self.pod = pod
+        self.attempts = dict(former)
         self._services = services
         self._pleg = services.pleg
         self._registry = services.registry
@@ -184,7 +198,14 @@ class PodWorker:
         self._observe_start(pod, seen)
         if decided.action is None:
             return self._until_next(decided), False
-        return await self._perform(decided.action, seen), False
+        return await self._perform(self._counted(decided.action), seen), False
+
+    def _counted(self, action: Action) -> Action:
+        """A first start counts on from a former worker's."""
+        former = self.attempts.get(action.name) if isinstance(action, StartContainer) else None
+        if former is None or not isinstance(action, StartContainer) or action.attempt > former:
+            return action
+        return replace(action, attempt=former + 1)
 
     def _observe_start(self, pod: Pod, seen: ObservedPod) -> None:
         status = self._registry.status(self.uid)
@@ -200,6 +221,8 @@ class PodWorker:
 
     async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
+        for detail in reversed(seen.containers):
+            self.attempts[detail.container.name] = detail.container.attempt
         if self.pod and self.pod.metadata.deletionTimestamp and not seen.active:
             await self._report.publish(self.pod, seen, Plan(finished=True), removed=True)
         action = plan.removal_step(seen, grace_s=removal.grace_s)

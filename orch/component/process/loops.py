@@ -58,6 +58,11 @@ async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FI
         raise
 
 
+async def finish_in_thread(work: Callable[[], T], *, name: str) -> T:
+    """As `finish`, for blocking work in a thread, which nobody can cancel."""
+    return await finish(asyncio.to_thread(work), name=name)
+
+
 class Loop(Protocol):
     """Runs for as long as its program."""
 

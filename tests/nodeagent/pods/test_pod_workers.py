@@ -189,6 +189,33 @@ async def test_a_pod_deleted_before_it_ran_has_failed(
     assert (ended and ended.exitCode) == (None if waits == "PodInitializing" else 137)
 
 
+async def test_a_pod_that_comes_back_while_it_ends_is_restarted_once_and_counts_it(
+    world: PodWorld,
+) -> None:
+    wanted = pod("a", initContainers=[container_data("s", restartPolicy="Always")])
+    await world.start(wanted)
+    await world.until(lambda: world.status().status.phase == "Running")
+    sandboxes = set(world.runtime.sandboxes)
+    held = world.runtime.hold("stop_container")
+    world.source.set()
+    await held.reached.wait()
+    world.source.set(wanted)
+    phases: set[str | None] = set()
+    world.registry.on_status(lambda _uid: phases.add(world.status().status.phase))
+    await asyncio.sleep(1)
+    held.release()
+    await world.until(
+        lambda: len(world.running()) == 2 and sandboxes.isdisjoint(world.runtime.sandboxes)
+    )
+    await asyncio.sleep(30)
+    status = world.status().status
+    shown = (*(status.initContainerStatuses or ()), *(status.containerStatuses or ()))
+    assert [one.restartCount for one in shown] == [1, 1]
+    assert phases <= {"Pending", "Running"}
+    world.runtime.exit(world.running()["a"], 1)
+    await world.until(lambda: world.made("a").spec.attempt == 2)
+
+
 async def test_a_second_deletion_with_less_grace_is_obeyed(world: PodWorld) -> None:
     await world.start(pod(terminationGracePeriodSeconds=600))
     await world.until(lambda: "app" in world.running())

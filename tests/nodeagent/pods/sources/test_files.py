@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,33 @@ async def test_a_change_is_noticed_at_once_and_read_when_it_has_settled(manifest
     noticed_s, read_s = (time_s - began_s for time_s in running.scans[1:3])
     assert noticed_s < 5, "nothing else would notice it"
     assert read_s - noticed_s >= files.SCAN_INTERVAL_S * 0.9
+    await running.stop()
+
+
+@pytest.mark.parametrize(
+    ("replace", "ends"),
+    [
+        (lambda path, other: (path.unlink(), other.rename(path)), True),
+        (lambda path, other: (path.rename(path.parent.parent / "b"), other.rename(path)), True),
+        (lambda path, other: other.rename(path), False),
+        (lambda path, other: path.write_bytes(other.read_bytes()), False),
+    ],
+    ids=["removed", "moved away", "replaced in one step", "written again"],
+)
+async def test_a_manifest_taken_away_and_put_back_at_once_ends_its_pod_first(
+    manifests: Path, replace: Callable[[Path, Path], object], ends: bool
+) -> None:
+    path = write(manifests, "a")
+    other = manifests.parent / "other"
+    other.write_bytes(path.read_bytes())
+    running = Running(manifests)
+    assert await running.names() == ["a-node1"]
+    replace(path, other)
+    if ends:
+        assert await running.names() == []
+        assert await running.names() == ["a-node1"]
+    await asyncio.sleep(files.SCAN_INTERVAL_S * 2.5)
+    assert not running.changed.is_set()
     await running.stop()
 
 

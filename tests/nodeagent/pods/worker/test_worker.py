@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.pods.actions import Plan
 from nodeagent.pods.decide import plan
+from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
+from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, pod
 from tests.fakes.podworld import PodWorld
 
@@ -87,6 +91,33 @@ async def test_an_agent_told_to_stop_lets_the_runtime_finish_a_start(
     await heir.start(pod("a", restartPolicy="Never"))
     await heir.until(lambda: heir.status().status.phase == "Running")
     assert len(world.runtime.containers) == len(world.runtime.sandboxes) == 1
+
+
+class SlowMounts(FakeMounts):
+    """Mounts once the test says so, as a helper may that is being started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.released = threading.Event(), threading.Event()
+
+    def tmpfs(self, place: Path, size_bytes: int | None) -> None:
+        self.began.set()
+        self.released.wait(30)
+
+
+@pytest.mark.looptime(False)
+async def test_a_pod_deleted_while_its_volumes_are_made_leaves_nothing(world: PodWorld) -> None:
+    slow = SlowMounts()
+    world.services.volumes = VolumeStore(world.settings.root_dir, slow)
+    volumes = [{"name": "v1", "emptyDir": {"medium": "Memory"}}, {"name": "v2", "emptyDir": {}}]
+    await world.start(pod("a", volumes=volumes))
+    await asyncio.to_thread(slow.began.wait, 30)
+    world.source.set()
+    await asyncio.sleep(0.5)
+    slow.released.set()
+    await world.until(lambda: not world.registry.views() and not world.traces())
+    await asyncio.sleep(0.2)
+    assert world.traces() == []
 
 
 async def test_an_agent_told_to_stop_does_not_wait_for_ever(world: PodWorld) -> None:

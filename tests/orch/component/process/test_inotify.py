@@ -66,6 +66,18 @@ async def test_a_change_is_reported(watched: Watched, change: Callable[[Path], o
     assert await watched.told()
 
 
+async def test_names_that_went_are_told_once_even_if_they_are_back(watched: Watched) -> None:
+    for name in ("a", "b" * 255, "c"):
+        (watched.path / name).touch()
+    (watched.path / "a").unlink()
+    (watched.path / "a").touch()
+    (watched.path / ("b" * 255)).rename(watched.path.parent / "elsewhere")
+    (watched.path.parent / "other").rename(watched.path / "c")
+    assert await watched.told()
+    assert watched.watch.take_removed() == {"a", "b" * 255}
+    assert watched.watch.take_removed() == frozenset()
+
+
 async def test_reading_is_no_change(watched: Watched) -> None:
     (watched.path / "old").read_text()
     list(watched.path.iterdir())
