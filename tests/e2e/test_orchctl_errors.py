@@ -90,7 +90,7 @@ def test_a_certificate_that_does_not_fit(server: ApiServer, tmp_path: Path) -> N
     words = ("--client-certificate", pair.cert_file, "--client-key", pair.key_file)
     told = line("get", "pods", *as_admin(server), *words)
     assert "cannot reach https://" in told
-    assert "if a client certificate is used, check that the server trusts its authority" in told
+    assert "refuses the client certificate: the server does not know its authority; renew" in told
 
 
 def test_no_permission(server: ApiServer) -> None:
