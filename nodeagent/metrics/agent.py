@@ -29,6 +29,8 @@ from nodeagent.stats.sampler import Sampler
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventMetrics, EventRecorder
 from orch.client.informer import Informer, InformerMetrics
+from orch.client.metrics import RestClientMetrics
+from orch.client.transport import Transport
 from orch.component.diagnostics import metrics
 from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.metrics import Registry
@@ -89,6 +91,7 @@ class MetricSources:
     events: EventRecorder | None = None
     mirrors: MirrorPods | None = None
     informers: Sequence[Informer[Any]] = ()
+    clients: Sequence[Transport] = ()
 
 
 def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
@@ -99,6 +102,8 @@ def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
     registry.register(sources.operations)
     if sources.events:
         registry.register(EventMetrics(sources.events))
+    if sources.clients:
+        registry.register(RestClientMetrics(sources.clients))
     if sources.informers:
         registry.register(InformerMetrics(lambda: sources.informers))
     registry.register(FrameworkMetrics(sources.features, emulated=sources.emulated))

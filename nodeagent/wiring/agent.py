@@ -110,6 +110,7 @@ class Parts:
             events=base.events if base.clients else None,
             mirrors=self.pods.mirrors if self.pods else None,
             informers=self.informers,
+            clients=base.transports,
         )
         return agent_metrics.agent_registry(sources, policy)
 

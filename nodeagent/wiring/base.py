@@ -4,6 +4,7 @@ its pods and its node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,10 +65,14 @@ class Base:
     def client(self) -> ApiClient | None:
         return self.clients.general if self.clients else None
 
+    @property
+    def transports(self) -> Sequence[Transport]:
+        clients = (self.clients.general, self.clients.lease) if self.clients else ()
+        return [client.transport for client in clients]
+
     async def close(self) -> None:
-        if self.clients:
-            await self.clients.general.transport.close()
-            await self.clients.lease.transport.close()
+        for transport in self.transports:
+            await transport.close()
         if self.runtime:
             await self.runtime.close()
 

@@ -205,10 +205,8 @@ def _tls_error(error: Exception) -> Exception | None:
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
-    for found in (error.__cause__, error) if isinstance(error, OSError) else ():
-        if isinstance(found, ssl.SSLError):
-            return found
-    return None
+    within = error.__cause__ if isinstance(error, aiohttp.ClientError) else None
+    return next((one for one in (within, error) if isinstance(one, ssl.SSLError)), None)
 
 
 def _cause_of_tls(error: Exception) -> str:

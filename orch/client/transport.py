@@ -12,6 +12,7 @@ import base64
 import contextlib
 import ipaddress
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,6 +72,7 @@ class Transport:
         """`headers` are sent with every request; names may repeat."""
         self.config = config
         self.timeout_s = timeout_s
+        self.requests: Counter[tuple[str, str]] = Counter()  # by code and method
         # Compressed answers would be unpacked on the event loop.
         self._headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
         self._session: aiohttp.ClientSession | None = None
@@ -170,14 +172,20 @@ class Transport:
         headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
-        return await session.request(
-            call.method,
-            url.update_query(call.params) if call.params else url,
-            data=call.body,
-            headers=headers,
-            allow_redirects=False,
-            server_hostname=self.config.tls_server_name or None,
-        )
+        code = "<error>"
+        try:
+            answer = await session.request(
+                call.method,
+                url.update_query(call.params) if call.params else url,
+                data=call.body,
+                headers=headers,
+                allow_redirects=False,
+                server_hostname=self.config.tls_server_name or None,
+            )
+            code = str(answer.status)
+        finally:
+            self.requests[code, call.method] += 1
+        return answer
 
     def _explained(self, error: Exception, limit_s: float) -> TransportError:
         if isinstance(error, TimeoutError) and (

@@ -64,12 +64,12 @@ def _refusal(error: ApiError) -> str:
 
 
 def _transport_hint(text: str) -> str:
-    if "the client certificate" in text:
-        return "renew it or choose another: in the kubeconfig, or with --client-certificate"
     if "certificate verify failed" in text:
         return "set its authority with --certificate-authority, its name with --tls-server-name"
     if "cannot read the token file" in text or "cannot use the " in text:
         return "correct the file, or choose another in the kubeconfig or by an option"
+    if "the client certificate" in text:
+        return "renew it or choose another: in the kubeconfig, or with --client-certificate"
     if "over plain http" in text:
         return "give the server's address with https://"
     if "did not answer within" in text:

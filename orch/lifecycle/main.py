@@ -20,6 +20,7 @@ from typing import Any
 from orch.client.events import EventMetrics, EventRecorder
 from orch.client.informer import Informer, InformerMetrics
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
+from orch.client.metrics import RestClientMetrics
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component import tls as component_tls
@@ -93,6 +94,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     )
     renewal = serving.renewal(http, options, files.tls_files)
     certificates = Periodic("certificates", renewal.step, interval_s=component_tls.INTERVAL_S)
+    files.metrics.registry.register(RestClientMetrics([client.transport, claiming.transport]))
     files.metrics.registry.register(
         CertificateMetrics({"serving": renewal, "client": client.transport})
     )
@@ -139,6 +141,7 @@ class Controller:
         claim = Claim(PROGRAM, names.SYSTEM_NAMESPACE, self._identity)
         self._leader = Leader(claiming, claim, now=clock.utc_now)
         self._monitor: Monitor | None = None
+        self._show_leading(0)
         self.checks.add("ping", lambda: None)
         self.checks.add("node-monitor", self._check_monitor)
         for resource in INFORMED:
@@ -158,12 +161,17 @@ class Controller:
         self._monitor = Monitor(
             self._client, self._options.settings, self.events, self.metrics, identity=self._identity
         )
-        self.metrics.leader.set(1)
+        self._show_leading(1)
         try:
             await self._monitor.run()
         finally:
             self._monitor = None
-            self.metrics.leader.set(0)
+            self._show_leading(0)
+
+    def _show_leading(self, leading: int) -> None:
+        self.metrics.leader.set(leading)
+        if self._options.leader_elect:
+            self.metrics.master.labels(PROGRAM).set(leading)
 
     def _informers(self) -> Sequence[Informer[Any]]:
         """Those of this term; standing by, none."""

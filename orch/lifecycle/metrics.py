@@ -27,6 +27,12 @@ class LifecycleMetrics:
         self.leader = make.gauge(
             "orch_controller_leader", "Whether this process decides: 1, or 0 while it stands by."
         )
+        self.master = make.gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup,"
+            " 1 indicates master. 'name' is the string used to identify the lease.",
+            ("name",),
+        )
         self.view_age = make.gauge(
             "node_collector_view_age_seconds", "How old the view of the last decision could be."
         )

@@ -102,11 +102,12 @@ class Monitor:
         leases.pop(canary.NAME, None)
         pods: dict[str, list[Pod]] = {}
         for pod in self._pods.objects().values():
-            if pod.spec.nodeName:
-                pods.setdefault(pod.spec.nodeName, []).append(pod)
+            pods.setdefault(pod.spec.nodeName or "", []).append(pod)
+        unbound = pods.pop("", [])
         now_s = asyncio.get_running_loop().time()
         stamp = Stamp(now_s, times.format_time(self._now()))
-        return View(dict(self._nodes.objects()), leases, pods, stamp, self._canary.age_s())
+        nodes = dict(self._nodes.objects())
+        return View(nodes, leases, pods, stamp, self._canary.age_s(), unbound)
 
     async def _do(self, action: Action) -> bool:
         async with self._writing:

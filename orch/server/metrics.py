@@ -6,7 +6,8 @@ children of each label set are looked up once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -16,12 +17,12 @@ from orch.component.flags.stability import MetricPolicy
 from orch.component.http.slow_clients import SlowClients
 from orch.server.admission.pod_security.guard import Asked
 from orch.server.admission.pod_security.levels import LATEST, PRIVILEGED, LevelVersion
-from orch.server.objects.document import prefix_of
+from orch.server.objects.document import Admission, Document, ObjectTarget, prefix_of
 from orch.server.pressure import MemoryPressure
 from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Storage
 from orch.server.strategy.table import find_strategy
-from orch.wire.records.kinds import RESOURCES
+from orch.wire.records.kinds import RESOURCES, Resource
 
 _OBJECTS_HELP = (
     "Number of stored objects at the time of last check split by kind. In case of a fetching error,"
@@ -141,6 +142,59 @@ class PodSecurityMetrics:
         self._errors.labels("false", *asked).inc()
 
 
+_ADMISSION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
+
+
+class AdmissionMetrics:
+    """How long the steps of admission take, each and together."""
+
+    def __init__(self, registry: Registry) -> None:
+        asked = ("operation", "rejected", "type")
+        self._steps: Histogram = registry.histogram(
+            "apiserver_admission_step_admission_duration_seconds",
+            "Admission sub-step latency histogram in seconds, broken out for each operation and API"
+            " resource and step type (validate or admit).",
+            asked,
+            buckets=_ADMISSION_BUCKETS,
+        )
+        self._controllers: Histogram = registry.histogram(
+            "apiserver_admission_controller_admission_duration_seconds",
+            "Admission controller latency histogram in seconds, identified by name and broken out"
+            " for each operation and API resource and type (validate or admit).",
+            ("name", *asked),
+            buckets=_ADMISSION_BUCKETS,
+        )
+
+    def timed(self, steps: Sequence[Admission]) -> Admission:
+        """The steps as one that is timed, and each of them."""
+        return _Timed(self._steps, [_Timed(self._controllers, [one], one) for one in steps])
+
+
+class _Timed:
+    """Steps whose time is observed together; `named` is the only one, if its name is a label."""
+
+    def __init__(
+        self, histogram: Histogram, steps: Sequence[Admission], named: Admission | None = None
+    ) -> None:
+        self._histogram = histogram
+        self._steps = steps
+        self._name = () if named is None else (type(named).__name__,)
+
+    def judges(self, resource: Resource) -> bool:
+        return any(step.judges(resource) for step in self._steps)
+
+    def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
+        operation, rejected = "CREATE" if old is None else "UPDATE", "true"
+        began_s = time.perf_counter()
+        try:
+            for step in self._steps:
+                step.check(target, new, old)
+            rejected = "false"
+        finally:
+            labels = (*self._name, operation, rejected, "validate")
+            self._histogram.labels(*labels).observe(time.perf_counter() - began_s)
+
+
 class ServerMetrics:
     """One page; other parts add their metrics to `registry`."""
 
@@ -195,7 +249,22 @@ class ServerMetrics:
             "Counter of audit events that failed to be audited properly.",
             ("plugin",),
         )
+        self.authentications = _by_result(
+            self.registry.counter(
+                "authentication_attempts", "Counter of authenticated attempts.", ("result",)
+            ),
+            ("success", "failure", "error"),
+        )
+        self.authorizations = _by_result(
+            self.registry.counter(
+                "authorization_attempts_total",
+                "Counter of authorization attempts broken down by result.",
+                ("result",),
+            ),
+            ("allowed", "no-opinion"),
+        )
         self.storage = StorageMetrics(self.registry, _BUCKETS)
+        self.admission = AdmissionMetrics(self.registry)
         self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
 
     def add_memory(self, pressure: MemoryPressure, slow: SlowClients) -> None:
@@ -264,6 +333,11 @@ class ServerMetrics:
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info))
+
+
+def _by_result(counter: Counter, results: Sequence[str]) -> Mapping[str, Counter]:
+    """Looked up once, because every request counts."""
+    return {result: counter.labels(result) for result in results}
 
 
 def request_labels(info: RequestInfo) -> Labels:

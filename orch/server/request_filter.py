@@ -100,6 +100,7 @@ class RequestFilter:
             caller = httpd.current_peer(request) or await self.authenticate(request)
         except Exception as error:
             failure = error
+        self._count_authentication(caller, failure)
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
         async with self.flows.seat(httpd.connection_of(request), caller, info) as seat:
             if caller is None:
@@ -127,6 +128,11 @@ class RequestFilter:
                     trail.panicked = True
                 raise
 
+    def _count_authentication(self, caller: Identity | None, failure: Exception | None) -> None:
+        refused = failure is None or (isinstance(failure, ApiError) and failure.code == 401)
+        result = "success" if caller is not None else "failure" if refused else "error"
+        self.metrics.authentications[result].inc()
+
     async def _carry_out(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
@@ -152,6 +158,8 @@ class RequestFilter:
             decision = NO_OPINION
         else:
             decision = self.authorizer.decide(identity, info)
+        result = "allowed" if decision.allowed else "no-opinion"
+        self.metrics.authorizations[result].inc()
         if trail is not None:
             trail.decided(allowed=decision.allowed, reason=decision.reason)
         if decision.allowed:

@@ -124,7 +124,9 @@ class Server:
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         charging = Charging(self.storage, flags.storage.bounds)
         backend = _backend(self.storage, self.authorizer, index, self._pod_security())
-        self._backend = replace(backend, charge=charging.charged)
+        timed = self._metrics.admission.timed
+        admission = {kind: (timed(steps),) for kind, steps in backend.admission.items() if steps}
+        self._backend = replace(backend, charge=charging.charged, admission=admission)
         self._quotas = QuotaUsage(self.storage, charging)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)

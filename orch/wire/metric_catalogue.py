@@ -1,7 +1,8 @@
 """Every metric name the specification promises: its stability tier and its owner; pure data.
 
 A program that exposes one of these names takes the tier from here. `served`: a program of this
-release exposes it; metrics of components outside this system are never served.
+release exposes it, at least one name of a family; those of components outside this system are never
+served.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ AGENT: Final = "nodeagent"
 APISERVER: Final = "orch-apiserver"
 CONTROLLER: Final = "orch-controller-manager"
 EVERY: Final = "every program"
+CLIENTS: Final = "nodeagent, orch-controller-manager"
 OUTSIDE: Final = "outside: "  # what an owner that is not part of this system begins with
 SCHEDULER: Final = f"{OUTSIDE}scheduler"
 WORKLOADS: Final = f"{OUTSIDE}workload controllers"
@@ -29,14 +31,15 @@ class Entry:
     tier: Tier
     owner: str
     served: bool
+    reason: str = ""  # why a program of this system does not expose it
 
 
 # spec.md, "Metric stability tiers and named metrics"; a `+` marks what this release exposes.
 _PROMISED: Mapping[Tier, Mapping[str, str]] = {
     "STABLE": {
         APISERVER: """
-            apiserver_admission_controller_admission_duration_seconds
-            apiserver_admission_step_admission_duration_seconds
+            +apiserver_admission_controller_admission_duration_seconds
+            +apiserver_admission_step_admission_duration_seconds
             apiserver_admission_webhook_admission_duration_seconds
             +apiserver_current_inflight_requests
             +apiserver_longrunning_requests
@@ -115,12 +118,13 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
     },
     "ALPHA": {
         APISERVER: """
-            aggregator_* apiextensions_* +apiserver_* authentication_* authorization_* etcd_*
-            +pod_security_* serviceaccount_* watch_cache_*
+            aggregator_* apiextensions_* +apiserver_* +apiserver_resource_objects +authentication_*
+            +authorization_* +etcd_* +pod_security_* serviceaccount_* watch_cache_*
         """,
-        CONTROLLER: "leader_election_* +node_collector_* workqueue_*",
+        CONTROLLER: "+leader_election_* +node_collector_* workqueue_*",
         AGENT: "csi_* dra_* +nodeagent_* +scrape_error volume_manager_*",
-        EVERY: "+orch_build_info rest_client_* version_info",
+        EVERY: "+orch_build_info +version_info",
+        CLIENTS: "+rest_client_*",
         WORKLOADS: """
             attachdetach_* endpoint_slice_* horizontal_pod_autoscaler_* job_controller_* node_ipam_*
             pod_gc_collector_* pv_collector_* service_controller_* statefulset_controller_*
@@ -130,6 +134,26 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
         f"{OUTSIDE}cloud provider": "cloud_provider_webhook_*",
         f"{OUTSIDE}volume controllers": "storage_*",
     },
+}
+
+
+# By the beginning of the names; the longest that fits counts.
+_REASONS: Mapping[str, str] = {
+    "aggregator_": "no other server is aggregated behind this one",
+    "apiextensions_": "there are no custom resources",
+    "apiserver_admission_webhook_": "there are no webhooks",
+    "apiserver_authentication_config_": "set by flags: there is no file to reload",
+    "apiserver_authorization_config_": "set by flags: there is no file to reload",
+    "apiserver_cel_": "there are no expressions to evaluate",
+    "apiserver_requested_deprecated_apis": "no version of a kind is deprecated",
+    "apiserver_validating_admission_policy_": "there are no admission policies",
+    "apiserver_validation_declarative_": "there is one validation, with nothing to compare it to",
+    "csi_": "CSI volumes are refused",
+    "dra_": "resource claims are refused",
+    "serviceaccount_": "there are no legacy tokens; see authentication_attempts",
+    "volume_manager_": "volumes are made by each pod's worker; a failure is an event",
+    "watch_cache_": "all reads are from memory: see apiserver_resource_objects",
+    "workqueue_": "decisions are made in rounds, not from queues: see node_collector_*",
 }
 
 
@@ -150,7 +174,14 @@ def tier_of(name: str) -> Tier:
 def _read(tier: Tier, names: Mapping[str, str]) -> Iterator[Entry]:
     for owner, text in names.items():
         for word in text.split():
-            yield Entry(word.removeprefix("+"), tier, owner, word.startswith("+"))
+            name, served = word.removeprefix("+"), word.startswith("+")
+            own = not (served or owner.startswith(OUTSIDE))
+            yield Entry(name, tier, owner, served, _reason(name) if own else "")
+
+
+def _reason(name: str) -> str:
+    fitting = (beginning for beginning in _REASONS if name.startswith(beginning))
+    return _REASONS[max(fitting, key=len)]
 
 
 _TIERS: dict[str, Tier] = {entry.name: entry.tier for entry in entries()}

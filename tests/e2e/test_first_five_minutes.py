@@ -183,8 +183,14 @@ def test_the_node_lease_is_renewed(cluster: LocalCluster) -> None:
 
 def test_diagnostics_answer_through_the_proxy(cluster: LocalCluster) -> None:
     assert cluster.kubectl("get", "--raw", cluster.proxy("/healthz")).stdout == "ok"
-    slis = cluster.kubectl("get", "--raw", cluster.proxy("/metrics/slis")).stdout
-    assert 'orch_healthcheck{name="runtime",type="readyz"} 1' in slis  # which nobody asked for
+    eventually(
+        lambda: (
+            'orch_healthcheck{name="runtime",type="readyz"} 1'  # which nobody asked for
+            in cluster.kubectl("get", "--raw", cluster.proxy("/metrics/slis")).stdout
+        ),
+        within_s=30,
+        what="health is measured",
+    )
     shown = 'container_cpu_usage_seconds_total{container="cpu"'
 
     def resource() -> str:

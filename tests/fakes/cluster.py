@@ -119,7 +119,8 @@ class Cluster:
             by_node.setdefault(one.spec.nodeName or "", []).append(one)
         moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now_s)
         stamp = Stamp(self.now_s, times.format_time(moment))
-        return View(dict(self.nodes), dict(self.leases), by_node, stamp, self.age_s)
+        unbound = by_node.pop("", [])
+        return View(dict(self.nodes), dict(self.leases), by_node, stamp, self.age_s, unbound)
 
     def look(self) -> tuple[Action, ...]:
         """One decision; nothing of it is done."""

@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         formats.show(args.output, [dataclasses.asdict(entry) for entry in wanted])
         return 0
-    rows = [(e.name, e.tier, "yes" if e.served else "no", e.owner) for e in wanted]
-    print("\n".join(printing.columns([("NAME", "TIER", "SERVED", "OWNER"), *rows])))
+    rows = [(e.name, e.tier, "yes" if e.served else "no", e.owner, e.reason) for e in wanted]
+    print("\n".join(printing.columns([("NAME", "TIER", "SERVED", "OWNER", "WHY NOT"), *rows])))
     return 0

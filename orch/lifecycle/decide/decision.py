@@ -33,6 +33,8 @@ from orch.wire.records.core import Node, Taint
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 
+_UNBOUND = "nothing gives pods a node here, there is no scheduler: set spec.nodeName"
+
 
 def _plan_orphans(
     memory: Memory, view: View, settings: Settings
@@ -50,6 +52,50 @@ def _plan_orphans(
         if now_s - first_seen_s[uid] >= settings.orphan_quarantine_s
     ]
     return removals, first_seen_s
+
+
+def _unknown_nodes(memory: Memory, view: View, settings: Settings) -> list[Action]:
+    """An event for each pod that has just been given a node which does not exist.
+
+    Not for those whose node went, nor for those that an agent had accepted.
+    """
+    return [
+        Note(
+            pod, "Warning", "FailedScheduling",
+            f'node "{pod.spec.nodeName}" does not exist: this pod is removed after'
+            f" {settings.orphan_quarantine_s:g} s unless it registers",
+        )
+        for name, pods in view.pods.items()
+        if name not in view.nodes and name not in memory.nodes
+        for pod in pods
+        if pod.metadata.uid not in memory.orphans and pod.status.startTime is None
+    ]  # fmt: skip
+
+
+def _plan_unbound(
+    memory: Memory, view: View, settings: Settings
+) -> tuple[list[Action], dict[str, float]]:
+    """An event for each pod that nobody has given a node for a while, once.
+
+    Also when each of them was first seen, by uid. A scheduler of somebody's own says itself what is
+    the matter, and leaves a condition.
+    """
+    now_s = view.stamp.now_s
+    waiting = {pod.metadata.uid or "": pod for pod in view.unbound if _is_waiting(pod)}
+    first_seen_s = {uid: memory.unbound.get(uid, now_s) for uid in waiting}
+    looked_s = now_s if memory.looked_s is None else memory.looked_s
+    notes: list[Action] = [
+        Note(pod, "Warning", "FailedScheduling", _UNBOUND)
+        for uid, pod in waiting.items()
+        if looked_s < first_seen_s[uid] + settings.unbound_s <= now_s
+    ]
+    return notes, first_seen_s
+
+
+def _is_waiting(pod: Pod) -> bool:
+    conditions = pod.status.conditions or ()
+    scheduled = any(condition.type == "PodScheduled" for condition in conditions)
+    return not (scheduled or pod.metadata.deletionTimestamp)
 
 
 def _orphans(view: View) -> Iterator[Pod | Lease]:
@@ -77,6 +123,7 @@ def decide(memory: Memory, view: View, settings: Settings) -> Decision:
     updates = plan.node_updates()
     pods = decide_pods.decide(memory, view, judgements)
     removals, first_seen_s = _plan_orphans(memory, view, settings)
+    unbound, waiting_since_s = _plan_unbound(memory, view, settings)
     after = Memory(
         looked_s=view.stamp.now_s,
         nodes=plan.node_memories(),
@@ -85,8 +132,9 @@ def decide(memory: Memory, view: View, settings: Settings) -> Decision:
         unmarked=frozenset(pods.unmarked),
         timers=pods.timers,
         orphans=first_seen_s,
+        unbound=waiting_since_s,
     )
-    notes = _notes(memory, view, judgements)
+    notes = [*_notes(memory, view, judgements), *_unknown_nodes(memory, view, settings), *unbound]
     return Decision(after, (*notes, *updates, *pods.actions, *removals))
 
 

@@ -28,6 +28,7 @@ class Settings:
     unhealthy_zone_threshold: float = 0.55
     max_view_age_s: float = 15.0  # no node is judged by an older view
     orphan_quarantine_s: float = 40.0
+    unbound_s: float = 10.0  # without a node, before that is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class View:
     pods: Mapping[str, Sequence[Pod]]  # by node name
     stamp: Stamp
     age_s: float = 0.0
+    unbound: Sequence[Pod] = ()  # pods without a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Memory:
     unmarked: frozenset[str] = frozenset()  # uids of pods still to be marked not ready
     timers: Mapping[str, Timer] = field(default_factory=dict)  # by pod uid
     orphans: Mapping[str, float] = field(default_factory=dict)  # uid of pod or lease → first seen
+    unbound: Mapping[str, float] = field(default_factory=dict)  # uid of pod → first seen
 
 
 @dataclass(frozen=True, slots=True)

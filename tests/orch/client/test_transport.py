@@ -204,6 +204,16 @@ async def test_a_refused_client_certificate_is_named_as_the_cause(
                 await call
 
 
+async def test_a_key_that_does_not_fit_is_a_fault_of_the_file(
+    make: MakeTransport, pki: Pki
+) -> None:
+    transport = make(cert_file=pki.ended_client("a").cert_file, key_file=pki.client("b").key_file)
+    with pytest.raises(
+        TransportError, match=r"cannot use the client certificate .* values mismatch"
+    ):
+        await transport.request("GET", "/identity")
+
+
 async def test_a_server_that_is_down_is_not_blamed_on_an_expired_certificate(
     pki: Pki, free_port: Callable[[], int]
 ) -> None:

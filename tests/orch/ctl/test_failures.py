@@ -54,7 +54,12 @@ def test_what_helps_depends_on_why_there_is_no_answer(cause: str, hint: str) -> 
 
 
 @pytest.mark.parametrize(
-    "cause", ["cannot read the token file /t: No such file", "cannot use the authority /ca: no pem"]
+    "cause",
+    [
+        "cannot read the token file /t: No such file",
+        "cannot use the authority /ca: no pem",
+        "cannot use the client certificate /c with its key: key values mismatch",
+    ],
 )
 def test_a_file_of_ours_is_not_blamed_on_the_server(cause: str) -> None:
     line = explain(TransportError(f"cannot reach https://s: {cause}")) or ""

@@ -86,10 +86,11 @@ def _view(state: State, now_s: float, age_s: float) -> View:
     for wire in state["pods"].values():
         pod = Pod.from_wire(wire)
         pods.setdefault(pod.spec.nodeName or "", []).append(pod)
+    unbound = pods.pop("", [])
     leases = {name: _lease(name, *kept) for name, kept in state["leases"].items()}
     nodes = {name: Node.from_wire(wire) for name, wire in state["nodes"].items()}
     moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now_s)
-    return View(nodes, leases, pods, Stamp(now_s, times.format_time(moment)), age_s)
+    return View(nodes, leases, pods, Stamp(now_s, times.format_time(moment)), age_s, unbound)
 
 
 def _lease(name: str, uid: str, renewed: str) -> Lease:
@@ -99,7 +100,7 @@ def _lease(name: str, uid: str, renewed: str) -> Lease:
 
 
 def _state(view: View) -> State:
-    pods = [pod for some in view.pods.values() for pod in some]
+    pods = [*view.unbound, *(pod for some in view.pods.values() for pod in some)]
     return {
         "nodes": {name: _kept_of_node(node) for name, node in view.nodes.items()},
         "leases": {

@@ -306,6 +306,23 @@ async def test_a_second_controller_takes_over_when_the_first_stops(world: World)
     assert claim and claim.spec.holderIdentity != first
 
 
+async def test_the_page_says_who_leads(world: World) -> None:
+    ca_file = world.pki.ca_file
+    port = await world.start_controller(f"--client-ca-file={ca_file}")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    monitor = world.pki.users["monitor"]
+    context.load_cert_chain(monitor.cert_file, monitor.key_file)
+
+    async def leads() -> bool:
+        async with session.get(f"https://127.0.0.1:{port}/metrics") as answer:
+            shown = (await answer.text()).splitlines()
+        return 'leader_election_master_status{name="orch-controller-manager"} 1.0' in shown
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        await until(leads)
+
+
 async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
     ca_file = world.pki.ca_file
     port = await world.start_controller("--leader-elect=false", f"--client-ca-file={ca_file}")
@@ -340,6 +357,8 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         page = await read("/metrics")
         assert "orch_controller_leader 1.0" in page
         assert "orch_events_dropped_total 0.0" in page
+        assert f'host="127.0.0.1:{world.api.port}",method="GET"}}' in page
+        assert "\nleader_election_master_status{" not in page  # without an election
         assert 'orch_informer_silence_seconds{resource="leases"} ' in page
         assert 'orch_certificate_expiration_timestamp_seconds{use="client"} ' in page
         assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []

@@ -116,6 +116,23 @@ async def test_a_silent_node_is_unknown_within_fifty_to_sixty_seconds_and_none_e
     assert watched.metric("node_collector_unhealthy_nodes_in_zone") == 1
 
 
+async def test_pods_that_will_not_run_get_an_event_each(watched: Monitored) -> None:
+    watched.start("n1")
+    await asyncio.sleep(1)
+    for name, where in (("alone", ""), ("lost", "nowhere"), ("fine", "n1")):
+        watched.api.store.put(cluster.pod(name, where, ready=False))
+    await asyncio.sleep(30)
+    told = [
+        (event.involvedObject.name, event.type, (event.message or "").partition(":")[0])
+        for event in watched.api.store.all(Event)
+        if event.reason == "FailedScheduling"
+    ]
+    assert sorted(told) == [
+        ("alone", "Warning", "nothing gives pods a node here, there is no scheduler"),
+        ("lost", "Warning", 'node "nowhere" does not exist'),
+    ]
+
+
 async def test_nothing_is_written_while_all_is_well(watched: Monitored) -> None:
     watched.start("n1", "n2")
     await asyncio.sleep(600)

@@ -4,6 +4,7 @@ import pytest
 
 from orch.server.metrics import ServerMetrics, request_labels
 from orch.server.request.attributes import parse_request
+from tests.orch.server.harness import NODES, PODS, Api, pod
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,26 @@ def test_long_running_requests_are_counted_but_not_timed() -> None:
     page = metrics.registry.render("")[0].decode()
     assert 'verb="WATCH",version="v1"} 2.0' in page
     assert "apiserver_request_duration_seconds_count" not in page
+
+
+async def test_who_asked_what_was_allowed_and_how_long_admission_took_is_counted(api: Api) -> None:
+    async def shown() -> set[str]:
+        return set((await api.call("GET", "/metrics")).text.splitlines())
+
+    await api.call("GET", NODES, user="stranger")
+    await api.call("GET", NODES, user=None)
+    refused = await api.call("GET", NODES, user=None, headers={"Authorization": "Bearer nobody"})
+    assert refused.status == 401
+    assert (await api.call("POST", PODS, pod("p"))).status == 201
+    twisted = pod("q", labels={"a": "b"})
+    twisted["spec"]["priorityClassName"] = "none-such"
+    assert (await api.call("POST", PODS, twisted)).status == 403
+    lines = await shown()
+    assert 'authentication_attempts_total{result="failure"} 1.0' in lines
+    assert 'authorization_attempts_total{result="no-opinion"} 2.0' in lines
+    name = "apiserver_admission_controller_admission_duration_seconds_count"
+    asked = 'operation="CREATE",rejected="{}",type="validate"'
+    assert f'{name}{{name="NodeRestriction",{asked.format("false")}}} 1.0' in lines
+    assert f'{name}{{name="Priorities",{asked.format("true")}}} 1.0' in lines
+    name = "apiserver_admission_step_admission_duration_seconds_count"
+    assert f"{name}{{{asked.format('true')}}} 1.0" in lines

@@ -35,12 +35,42 @@ def test_nothing_that_is_outside_is_served() -> None:
     assert not [entry for entry in outside if entry.served]
 
 
+def test_what_our_programs_do_not_expose_has_a_reason_and_nothing_else_has() -> None:
+    unserved = [entry for entry in catalogue.entries() if not entry.served]
+    own = [entry for entry in unserved if not entry.owner.startswith(catalogue.OUTSIDE)]
+    assert own == [entry for entry in catalogue.entries() if entry.reason]
+
+
 @cache
 def words() -> set[str]:
     """Of all the code."""
     files = [*(ROOT / "nodeagent").rglob("*.py"), *(ROOT / "orch").rglob("*.py")]
     texts = (path.read_text() for path in files if path.name != "metric_catalogue.py")
     return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+@cache
+def named() -> set[str]:
+    """What the code gives as the name of a metric, or of anything else that looks like one."""
+    files = [*(ROOT / "nodeagent").rglob("*.py"), *(ROOT / "orch").rglob("*.py")]
+    texts = (path.read_text() for path in files if path.name != "metric_catalogue.py")
+    return {word for text in texts for word in re.findall(r'"([a-z]+_[a-z_]+)",', text)}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [e for e in catalogue.entries() if e.tier == "ALPHA"],
+    ids=lambda entry: entry.name,
+)
+def test_a_family_is_marked_as_served_exactly_when_the_code_names_one_of_it(entry: Entry) -> None:
+    stem = entry.name.removesuffix("*").removesuffix("_total")
+    found = {
+        name for name in named() if name == stem or (stem[-1] == "_" and stem == name[: len(stem)])
+    }
+    assert entry.served is bool(found - NO_METRICS), found
+
+
+NO_METRICS = {"storage_version"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """After pkg/controller/podgc (upstream): what nodes leave behind is removed, after a quarantine."""
 
-from orch.lifecycle.decide.records import RemoveLease, RemoveOrphan
+from orch.lifecycle.decide.records import Memory, Note, RemoveLease, RemoveOrphan
 from orch.wire.records.configuration import Lease
 from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import PodCondition
 from tests.fakes.cluster import Cluster, node, pod
 
 
@@ -43,3 +44,42 @@ def test_a_stale_view_removes_nothing() -> None:
     cluster.tick(5)
     cluster.age_s = 60
     assert cluster.run(300) == []
+
+
+UNBOUND = "nothing gives pods a node here, there is no scheduler: set spec.nodeName"
+
+
+def said(cluster: Cluster, seconds: float) -> list[tuple[str, str]]:
+    """What the controller tells of pods, by their names."""
+    done = cluster.run(seconds, beating=list(cluster.nodes))
+    notes = [action for action in done if isinstance(action, Note)]
+    return [(note.obj.metadata.name, note.message) for note in notes if note.obj.kind == "Pod"]
+
+
+def test_a_pod_for_an_unknown_node_is_told_once_before_it_is_removed() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.tick()
+    accepted = pod("accepted", "gone")
+    accepted.status.startTime = "2026-01-01T00:00:00Z"
+    cluster.add(pod("lost", "nowhere", ready=False), pod("fine", "n1"), accepted)
+    text = 'node "nowhere" does not exist: this pod is removed after 40 s unless it registers'
+    assert said(cluster, 30) == [("lost", text)]
+    assert said(cluster, 30) == []
+    assert set(cluster.pods) == {"uid-fine"}
+
+
+def test_a_pod_that_nobody_gives_a_node_is_told_once_and_after_a_while() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.tick()
+    judged, going = pod("judged", ""), pod("going", "")
+    judged.status.conditions = [PodCondition(type="PodScheduled", status="False")]
+    going.metadata.deletionTimestamp = "2026-01-01T00:00:00Z"
+    bound = pod("bound", "")
+    cluster.add(pod("waiting", ""), judged, going, bound)
+    assert said(cluster, 5) == []
+    cluster.add(pod("bound", "n1"))  # by somebody else's scheduler
+    assert said(cluster, 10) == [("waiting", UNBOUND)]
+    assert said(cluster, 60) == []
+    cluster.memory = Memory()  # of another leader
+    assert said(cluster, 15) == [("waiting", UNBOUND)]
+    assert {"uid-waiting", "uid-judged", "uid-going", "uid-bound"} == set(cluster.pods)
