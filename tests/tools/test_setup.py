@@ -47,3 +47,33 @@ def test_without_root_each_names_its_requirement(tmp_path: Path) -> None:
     said = set_up(tmp_path, apt_get="exit 1", user=1000)
     assert "setup: cannot install zsh fish: that takes root and apt-get; going on," in said[2]
     assert all("without the tests that need them" in line for line in said)
+
+
+def test_client_libraries_are_installed_once_beside_the_environment(tmp_path: Path) -> None:
+    calls, python = tmp_path / "calls", tmp_path / "venv/bin"
+    python.mkdir(parents=True)
+    make_tool(python, "python", f'echo python "$@" >>{calls}; mkdir -p {tmp_path}/venv-clients')
+    make_tool(tmp_path, "npm", f'echo npm "$@" >>{calls}')
+    said = set_up(tmp_path, apt_get="exit 0")
+    assert f"setup: installing client libraries into {tmp_path}/venv-clients" in said
+    made, installed, npm = calls.read_text().splitlines()
+    assert made.startswith("python -m venv") and "/venv-clients" in made
+    assert all(f" {name}==" in installed for name in ("kopf", "kr8s", "pykube-ng"))
+    assert "@kubernetes/client-node@" in npm
+    set_up(tmp_path, apt_get="exit 0")
+    assert len(calls.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("fails", ["python", "npm"])
+def test_client_libraries_that_cannot_be_installed_are_named(tmp_path: Path, fails: str) -> None:
+    python = tmp_path / "venv/bin"
+    python.mkdir(parents=True)
+    make_tool(python, "python", "exit 1" if fails == "python" else "true")
+    make_tool(tmp_path, "npm", "exit 1")
+    [said] = [
+        line
+        for line in set_up(tmp_path, apt_get="exit 0")
+        if "kubernetes/client" in line or "kopf" in line
+    ]
+    assert said.startswith("setup: cannot install ")
+    assert said.endswith("; going on, without the tests that need them")

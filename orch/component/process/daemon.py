@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import logging
 import os
@@ -26,6 +27,7 @@ from orch.component.process import log_queue
 log = logging.getLogger(__name__)
 
 CLEANUP_LIMIT_S = 10.0  # for tasks and threads that outlive main; then the process just exits
+OTHER_THREADS = 8  # besides the pool's, and one for each processor: gRPC's and the program's own
 SAME_REQUEST_S = 0.5  # a second signal counts only when it comes later than this
 
 
@@ -80,6 +82,8 @@ def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
     SIGTERM and SIGINT set the Stop; a second signal exits with 1 at once.
     """
     stop = Stop()
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # standard error has no descriptor
+        faulthandler.enable()  # a crash of compiled code leaves a last line
     with asyncio.Runner() as runner:
         restore = _install_signals(runner.get_loop(), stop)
         try:
@@ -107,17 +111,33 @@ async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str
 
 
 def _start_threads() -> ThreadPoolExecutor:
-    """A pool as large as asyncio's own, started now, so that `to_thread` never lacks threads."""
-    number = min(32, (os.cpu_count() or 1) + 4)
+    """A pool as large as asyncio's own, started now, so that `to_thread` never lacks threads.
+
+    More are tried out: gRPC aborts the process, without a word, where it gets none.
+    """
+    processors = os.cpu_count() or 1
+    number = min(32, processors + 4)
+    tried = OTHER_THREADS + min(16, processors)
     pool = ThreadPoolExecutor(number, thread_name_prefix="asyncio")
-    all_started = threading.Barrier(number)
+    all_started = threading.Barrier(number + tried)
+    others = [threading.Thread(target=_meet, args=(all_started,)) for _ in range(tried)]
     try:
         for _ in range(number):
             pool.submit(all_started.wait)
+        for other in others:
+            other.start()
     except RuntimeError as error:
         all_started.abort()
-        raise SetupError(f"cannot start {number} threads: the machine has none left") from error
+        text = f"cannot start {number + tried} threads: the machine or the cgroup has none left"
+        raise SetupError(f"{text} (pids.max, TasksMax)") from error
+    for other in others:
+        other.join()
     return pool
+
+
+def _meet(all_started: threading.Barrier) -> None:
+    with contextlib.suppress(threading.BrokenBarrierError):
+        all_started.wait()
 
 
 def _log_causes(error: BaseException, name: str) -> int:
@@ -182,7 +202,8 @@ def _limit_cleanup(name: str) -> threading.Timer:
     text = f"{name}: tasks or threads did not end within {CLEANUP_LIMIT_S:g} s: ending at once\n"
     timer = threading.Timer(CLEANUP_LIMIT_S, exit_now, (text,))
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # no thread is left: the cleanup has no limit
+        timer.start()
     return timer
 
 

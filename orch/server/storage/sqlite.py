@@ -16,6 +16,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from orch.server.storage.base import Change, StorageFailed, Stored
 from orch.server.storage.group_commit import GroupCommitStorage
@@ -32,6 +33,8 @@ _SCHEMA = (
     "INSERT INTO counters VALUES ('revision', 0)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_NOTE_BYTES = 4096  # of the reserve
+_SKIPPED = 1_000_000  # revisions: more than are given between two notes
 _FULL = "database or disk is full"  # as SQLite says it
 _ADVICE = "put a backup of both files back, or remove them to begin a new cluster"
 _PUT = (
@@ -68,8 +71,9 @@ class SqliteMedium:
             if not self._path.exists():
                 self._begin()
             self._connection = self._connect()
-            self._reserve.refill()
-            return self._load(self._connection)
+            items, revision = self._load(self._connection)
+            self._reserve.refill(revision)
+            return items, revision
         except (OSError, sqlite3.Error, StorageFailed) as error:
             self.close()
             if isinstance(error, StorageFailed):
@@ -84,7 +88,7 @@ class SqliteMedium:
         try:
             self._commit(connection, changes, revision)
             if not changes:
-                self._reserve.refill()
+                self._reserve.refill(revision)
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write {self._path}: {_why(error)}") from error
 
@@ -108,8 +112,9 @@ class SqliteMedium:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._reserve.note(_revision(connection))
             connection.close()
-            self._reserve.refill()  # with the room of the log
 
     def size_bytes(self) -> int:
         total = 0
@@ -165,33 +170,62 @@ class SqliteMedium:
         connection.execute("COMMIT")
         rows = connection.execute("SELECT key, revision, data FROM objects ORDER BY key")
         items = [Stored(key, revision, data) for key, revision, data in rows]
-        revision = connection.execute(
-            "SELECT value FROM counters WHERE name = 'revision'"
-        ).fetchone()[0]
+        revision, noted = _revision(connection), self._reserve.noted()
+        if revision < noted:
+            text = "%s is older than what was here: revisions go on after %d, watchers list again"
+            log.warning(text, self._path, noted)
+            revision = noted + _SKIPPED
+            connection.execute(_COUNT, (revision,))
         return items, revision
 
 
 class _Reserve:
-    """Room on the disk for deletions and changes when it is full; there may be none to have."""
+    """Room on the disk for deletions and changes when it is full; there may be none to have.
+
+    It begins with the newest revision, so that an older store that is put back is noticed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.is_spent = False
 
-    def refill(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    def refill(self, revision: int) -> None:
         try:
-            with os.fdopen(os.open(self._path, flags, 0o600), "wb") as file:
+            with self._opened() as file:
                 if os.fstat(file.fileno()).st_size < RESERVE_BYTES:
                     os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
             self.is_spent = False
         except OSError as error:
             self.is_spent = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self.note(revision)
 
     def spend(self) -> None:
         self.is_spent = True
         with contextlib.suppress(OSError):
-            os.truncate(self._path, 0)
+            os.truncate(self._path, _NOTE_BYTES)
+
+    def note(self, revision: int) -> None:
+        with contextlib.suppress(OSError), self._opened() as file:
+            os.pwrite(file.fileno(), b"%020d" % revision, 0)
+
+    def noted(self) -> int:
+        """0: nothing is known."""
+        try:
+            with self._opened() as file:
+                text = os.pread(file.fileno(), 20, 0)
+        except OSError:
+            return 0
+        return int(text) if text.isdigit() else 0
+
+    def _opened(self) -> BinaryIO:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.fdopen(os.open(self._path, flags, 0o600), "rb")
+
+
+def _revision(connection: sqlite3.Connection) -> int:
+    return int(
+        connection.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()[0]
+    )
 
 
 def _transact(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:

@@ -267,5 +267,40 @@ def test_a_lack_of_threads_at_the_start_is_reported(
     assert "x: error: cannot start " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("left", [0, 2, 12])
+def test_where_too_few_threads_are_left_for_compiled_libraries_the_start_is_refused(
+    left: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They abort the process instead of saying so; this machine has two processors."""
+    start, started = threading.Thread.start, []
+
+    def start_while_some_are_left(thread: threading.Thread) -> None:
+        if len(started) == left:
+            refuse_threads(thread)
+        started.append(thread)
+        start(thread)
+
+    async def main(stop: Stop) -> None:
+        stop.set("done")
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(threading.Thread, "start", start_while_some_are_left)
+    assert daemon.run_daemon(main, name="x") == 1
+    printed = capsys.readouterr().err
+    text = "x: error: cannot start 16 threads: the machine or the cgroup has none left (pids.max,"
+    assert text in printed
+
+
+def test_a_crash_of_compiled_code_leaves_a_last_line() -> None:
+    code = (
+        "import os, signal; from orch.component.process import daemon\n"
+        "async def main(stop): os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "daemon.run_daemon(main, name='x')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+    assert b"Fatal Python error: Segmentation fault" in done.stderr
+
+
 async def forever_with(_stop: Stop) -> None:
     await forever()

@@ -101,6 +101,35 @@ async def test_a_new_cluster_is_logged_and_begins_whole_or_not_at_all(
     assert not Path(f"{path}.new").exists()
 
 
+async def test_revisions_go_on_after_those_of_before_when_an_older_store_is_put_back(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = SqliteStorage(path)
+    await storage.open()
+    kept = await storage.create("/pods/a/kept", b"1")
+    await storage.close()
+    backup = path.read_bytes()
+
+    storage = SqliteStorage(path)
+    await storage.open()
+    lost = await storage.create("/pods/a/lost", b"1")
+    await storage.close()
+    path.write_bytes(backup)
+    for newest in (lost, None):
+        storage = SqliteStorage(path)
+        await storage.open()
+        assert storage.list("/pods/").items[:1] == [kept]
+        if newest:
+            with pytest.raises(base.Compacted):  # whoever has seen it reads everything again
+                storage.watch("/pods/", newest.revision)
+            assert (await storage.create("/pods/a/new", b"1")).revision > newest.revision + 1
+        await storage.close()
+    assert caplog.messages == [
+        f"{path} is older than what was here: revisions go on after {lost.revision}, watchers list"
+        " again"
+    ]
+
+
 async def test_a_missing_directory_is_made_for_the_owner_alone(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path / "new" / "state.db")
     await storage.open()

@@ -1,0 +1,44 @@
+// @kubernetes/client-node: an object's whole life with typed calls, and a watch.
+import assert from 'node:assert'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+const [kubeconfig, modules] = process.argv.slice(2)
+const found = createRequire(path.join(modules, 'x.js')).resolve('@kubernetes/client-node')
+const k8s = await import(pathToFileURL(found).href)
+
+const config = new k8s.KubeConfig()
+config.loadFromFile(kubeconfig)
+const core = config.makeApiClient(k8s.CoreV1Api)
+const namespace = 'default', name = 'javascript'
+
+const seen = []
+let ended
+const over = new Promise((resolve, reject) => {
+  ended = resolve
+  setTimeout(() => reject(new Error(`only ${seen}`)), 30000).unref()
+})
+const watch = new k8s.Watch(config)
+const request = await watch.watch(
+  `/api/v1/namespaces/${namespace}/configmaps`, { fieldSelector: `metadata.name=${name}` },
+  (type) => { seen.push(type); if (type === 'DELETED') ended() },
+  () => {},
+)
+
+await core.createNamespacedConfigMap({ namespace, body: { metadata: { name }, data: { a: '1' } } })
+const read = await core.readNamespacedConfigMap({ namespace, name })
+assert.deepEqual(read.data, { a: '1' })
+read.data.b = '2'
+await core.replaceNamespacedConfigMap({ namespace, name, body: read })
+const patch = [{ op: 'add', path: '/data/c', value: '3' }]
+await core.patchNamespacedConfigMap({ namespace, name, body: patch })
+const list = await core.listNamespacedConfigMap({ namespace })
+const same = list.items.find((one) => one.metadata.name === name)
+assert.deepEqual(same.data, { a: '1', b: '2', c: '3' })
+await assert.rejects(core.replaceNamespacedConfigMap({ namespace, name, body: read }), { code: 409 })
+await core.deleteNamespacedConfigMap({ namespace, name })
+await over
+request.abort()
+assert.deepEqual(seen, ['ADDED', 'MODIFIED', 'MODIFIED', 'DELETED'])
+process.exit(0)
