@@ -18,16 +18,14 @@ from nodeagent import seccomp
 from nodeagent.commands import config as config_command
 from nodeagent.config import options
 from nodeagent.pods.sources import files
-from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
+from nodeagent.pods.sources.manifests import PodFileError
 from nodeagent.profiles import file as profiles_file
 from nodeagent.profiles import lint as profiles_lint
 from nodeagent.profiles import syscalls
 from nodeagent.profiles.rules import ERROR, LintFinding, error
 from nodeagent.seccomp import SeccompError
 from orch.component import yaml_file
-from orch.component.process import clock
 from orch.component.process.daemon import SetupError
-from orch.wire.podrules import podspec
 from orch.wire.podrules.podspec import places
 from orch.wire.records.pods import Pod
 
@@ -156,10 +154,9 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _read_pod(file: str) -> Pod:
-    """A manifest as the agent reads it. SetupError says why it is not valid."""
-    origin = ManifestOrigin(podspec.FILE, file, "node", clock.utc_now())
+    """A pod as it is written; what is wrong with its profiles is asked. SetupError: no pod."""
     try:
-        return files.parse_manifest(yaml_file.read_content(Path(file)), origin)
+        return files.parse_pod(yaml_file.read_content(Path(file)), file)
     except (PodFileError, OSError) as problem:
         raise SetupError(str(getattr(problem, "strerror", None) or problem)) from None
 

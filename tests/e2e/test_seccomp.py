@@ -70,7 +70,8 @@ def pod(name: str, profile: Any, own: dict[str, Any]) -> dict[str, Any]:
     """A container of each name in the place that its name begins with; `own` are their profiles."""
     spec: dict[str, Any] = {"terminationGracePeriodSeconds": 1}
     for place, key in PLACES.items():
-        spec[key] = [container(one, p) for one, p in own.items() if one.startswith(place)]
+        if made := [container(one, p) for one, p in own.items() if one.startswith(place)]:
+            spec[key] = made
     if profile:
         spec["securityContext"] = {"seccompProfile": profile}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
@@ -81,15 +82,28 @@ def forbidding(*names: str) -> str:
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]})
 
 
-def prepare(run_dir: Path, pods: list[dict[str, Any]]) -> None:
-    """Manifests of static pods, and the directory of profiles."""
+def prepare(run_dir: Path) -> None:
+    """The directories of manifests and profiles."""
     (run_dir / "manifests").mkdir(parents=True)
-    for one in pods:
-        (run_dir / "manifests" / f"{one['metadata']['name']}.yaml").write_text(json.dumps(one))
     team = run_dir / "nodeagent" / "seccomp" / "team"
     team.mkdir(parents=True)
     (team / "nomkdir.json").write_text(forbidding("mkdir", "mkdirat"))
     (team.parent / "norename.json").write_text(forbidding("rename", "renameat", "renameat2"))
+
+
+def create(cluster: LocalCluster, pods: list[dict[str, Any]]) -> None:
+    """Bind pods to the node, then add their ephemeral containers, as a debugger would."""
+    for one in pods:
+        file, late = cluster.run_dir / "pod.json", one["spec"].pop("ephemeralContainers", [])
+        one["spec"]["nodeName"] = cluster.node
+        file.write_text(json.dumps(one))
+        cluster.kubectl("create", "-f", str(file))
+        made = cluster.pod(one["metadata"]["name"])
+        del made["metadata"]["resourceVersion"]  # the agent reports beside it
+        made["spec"]["ephemeralContainers"] = late
+        file.write_text(json.dumps(made))
+        path = f"/api/v1/namespaces/default/pods/{one['metadata']['name']}/ephemeralcontainers"
+        cluster.kubectl("replace", "--raw", path, "-f", str(file))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +112,9 @@ def confined(
 ) -> Iterator[LocalCluster]:
     run_dir = tmp_path_factory.mktemp("seccomp") / "run"
     everywhere = {f"{place}-{k}": own for place in PLACES for k, own in OWN_PROFILES.items()}
-    prepare(run_dir, [pod(f"of-{name}", p, everywhere) for name, p in POD_PROFILES.items()])
+    prepare(run_dir)
     with local_cluster(run_dir, runtime=runtime_endpoint) as cluster:
+        create(cluster, [pod(f"of-{name}", p, everywhere) for name, p in POD_PROFILES.items()])
         yield cluster
 
 
@@ -107,9 +122,7 @@ def found_in(cluster: LocalCluster, pod_name: str, container_name: str) -> str:
     """What the container printed about itself."""
 
     def printed() -> str:
-        done = cluster.kubectl(
-            "logs", f"{pod_name}-{cluster.node}", "-c", container_name, check=False
-        )
+        done = cluster.kubectl("logs", pod_name, "-c", container_name, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     text: str = eventually(printed, within_s=60, what=f"{pod_name}/{container_name} says", poll_s=1)
@@ -143,4 +156,4 @@ def test_a_missing_profile_is_shown_and_the_pod_starts_when_it_is_there(
     path.parent.mkdir()
     path.write_text(forbidding("mkdir", "mkdirat"))
     eventually(lambda: shown("Running"), within_s=30, what="the pod runs")
-    assert found_in(confined, "waiting", "app") == NO_MKDIR
+    assert found_in(confined, name, "app") == NO_MKDIR

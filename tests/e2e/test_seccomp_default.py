@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.harness import LocalCluster, local_cluster
-from tests.e2e.test_seccomp import OFF, ON, PRIVILEGED, UNCONFINED, found_in, pod, prepare
+from tests.e2e.test_seccomp import OFF, ON, PRIVILEGED, UNCONFINED, create, found_in, pod, prepare
 
 WITH_DEFAULT = {
     "app-plain": (None, ON),
@@ -25,12 +25,14 @@ def by_default(
 ) -> Iterator[LocalCluster]:
     """A cluster whose agent runs with `seccompDefault`."""
     run_dir = tmp_path_factory.mktemp("seccomp-default") / "run"
-    prepare(run_dir, [pod("of-none", None, {name: own for name, (own, _) in WITH_DEFAULT.items()})])
+    prepare(run_dir)
     config = {"kind": "NodeAgentConfiguration", "seccompDefault": True}
     config["apiVersion"] = "nodeagent.config.orch.io/v1beta1"
     (run_dir / "nodeagent.conf.d").mkdir()
     (run_dir / "nodeagent.conf.d" / "90-seccomp.conf").write_text(json.dumps(config))
     with local_cluster(run_dir, runtime=runtime_endpoint) as cluster:
+        own = {name: profile for name, (profile, _) in WITH_DEFAULT.items()}
+        create(cluster, [pod("of-none", None, own)])
         yield cluster
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError, PodManifest
 from nodeagent.pods.sources.source import Changed
 from orch.component import yaml_file
 from orch.component.process import clock
@@ -230,11 +230,22 @@ class FileSource:
 
 def parse_manifest(content: bytes, origin: ManifestOrigin) -> Pod:
     """The static pod of a file's content; PodFileError. Logs the fields that are ignored."""
+    return _told(manifests.static_pod(_document(content, origin.place), origin))
+
+
+def parse_pod(content: bytes, source: str) -> Pod:
+    """The pod that a file has, whether or not it may run; PodFileError. Logs as above."""
+    return _told(manifests.written_pod(_document(content, source)))
+
+
+def _document(content: bytes, source: str) -> yaml_file.Document:
     try:
-        document = yaml_file.parse_yaml(content, source=origin.place)
+        return yaml_file.parse_yaml(content, source=source)
     except YamlError as error:
         raise PodFileError(str(error)) from None
-    manifest = manifests.static_pod(document, origin)
+
+
+def _told(manifest: PodManifest) -> Pod:
     for text in manifest.ignored:
         log.warning("%s", text)
     return manifest.pod

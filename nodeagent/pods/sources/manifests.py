@@ -76,7 +76,16 @@ class PodManifest:
 
 
 def static_pod(document: Document, origin: ManifestOrigin) -> PodManifest:
-    """The pod of one parsed manifest; PodFileError."""
+    """The pod of one parsed manifest, with its defaults; PodFileError."""
+    written = written_pod(document)
+    pod = with_defaults(written.pod, document.value, origin)
+    for field, message in problems(pod):
+        raise _problem(document, _path_of(field), message)
+    return PodManifest(pod, written.ignored)
+
+
+def written_pod(document: Document) -> PodManifest:
+    """The pod of one parsed manifest as it is written, by rights or not; PodFileError."""
     value = document.value
     if not isinstance(value, dict):
         raise PodFileError(f"{document.source}: a pod is expected, not {_shown(value)}")
@@ -93,11 +102,8 @@ def static_pod(document: Document, origin: ManifestOrigin) -> PodManifest:
     if not pod.metadata.name:
         text = "invalid pod: name is needed for the pod"
         raise _problem(document, ("metadata", "name"), text)
-    pod = with_defaults(pod, value, origin)
-    for field, message in problems(pod):
-        raise _problem(document, _path_of(field), message)
-    unknown = unknown_fields(Pod.from_wire(value))
-    return PodManifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
+    ignored = (str(_problem(document, path, text)) for path, text in unknown_fields(pod))
+    return PodManifest(pod, tuple(ignored))
 
 
 def with_defaults(pod: Pod, manifest: object, origin: ManifestOrigin) -> Pod:
