@@ -8,13 +8,13 @@ import pytest
 
 from tools import walks
 
-# The house kept 15, 25 and 15. Since then a renewal takes a seat in a fair queue and is counted in
-# the store's bounds, and a static pod is judged by the reference's rules for pods and the machine's
-# own facts before it starts.
+# The house kept 15, 25 and 15. Since then a renewal takes a seat in a fair queue, is counted in the
+# store's bounds and timed where the reference times it; a static pod is judged by the reference's
+# rules for pods and by the machine's own facts before it starts.
 LIMITS = {  # modules, hops, and a module that shows the walk was recorded to its end
     "sample": (15, 90, "nodeagent.stats.cgroup.reader"),
-    "lease": (28, 43, "orch.server.storage.sqlite"),
-    "pod": (23, 62, "nodeagent.pods.worker.worker"),
+    "lease": (28, 47, "orch.server.storage.sqlite"),
+    "pod": (23, 63, "nodeagent.pods.worker.worker"),
 }
 
 
