@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter
 
 from orch.server.storage import watches
-from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
+from orch.server.storage.base import Change, Concern, Past, Snapshot, Stored, Watch
 from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
@@ -51,17 +50,10 @@ class _KindTable:
         end = bisect_left(self._order, prefix + "\U0010ffff", lo=first)
         return [self.objects[key] for key in self._order[first:end]]
 
-    def below_at(self, prefix: str, revision: int) -> list[Stored]:
-        """`below` at a past revision: undoes the changes since."""
+    def below_at(self, prefix: str, revision: int) -> Past:
+        """`below` at a past revision."""
         position = self.history.position_after(revision)
-        undone = {
-            change.key: change.previous
-            for change in reversed(self.history.read(position, revision))
-            if change.key.startswith(prefix)
-        }
-        found = [stored for stored in self.below(prefix) if stored.key not in undone]
-        found += filter(None, undone.values())
-        return sorted(found, key=attrgetter("key"))
+        return Past(prefix, revision, self.below(prefix), self.history.read(position, revision))
 
 
 class _Holds:
@@ -121,10 +113,12 @@ class MirroredStorage:
         return self._table(key).objects.get(key)
 
     def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        table = self._table(prefix)
         if revision is None or revision == self.revision:
-            return Snapshot(table.below(prefix), self.revision)
-        return Snapshot(table.below_at(prefix, revision), revision)
+            return Snapshot(self._table(prefix).below(prefix), self.revision)
+        return self.past(prefix, revision).snapshot()
+
+    def past(self, prefix: str, revision: int) -> Past:
+        return self._table(prefix).below_at(prefix, revision)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make durable changes visible: objects first, then the watches are woken."""
