@@ -22,6 +22,7 @@ from orch.wire.names import (
     USER_SERVICE_ACCOUNT_PREFIX,
 )
 from orch.wire.records.authentication import Identity
+from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain
 
 PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
@@ -82,11 +83,14 @@ def _info(resource: str, name: str, **others: str) -> RequestInfo:
 
 
 def _account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account behind a user name."""
+    """Namespace and name of the service account behind a user name; None where none can be of that
+    name.
+    """
     if not user.startswith(USER_SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, name = user[len(USER_SERVICE_ACCOUNT_PREFIX) :].partition(":")
-    return (namespace, name) if colon and namespace and name else None
+    is_account = colon and is_dns1123_label(namespace) and is_dns1123_subdomain(name)
+    return (namespace, name) if is_account else None
 
 
 def _wanted(headers: Mapping[str, str]) -> dict[str, list[str]]:

@@ -172,6 +172,7 @@ class ResourceHandlers:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
         rendering = call.rendering(self._backend.now())
+        turns.weigh(b"", httpd.connection_of(call.request).owner)
         page = await list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
         prefix = prefix_of(call.strategy.resource, call.info.namespace)
         return call.answer_list(rendering, page, partial(self._backend.storage.hold, prefix))

@@ -42,7 +42,7 @@ async def list_objects(
 ) -> Page:
     """The selected objects of a namespace (or, with "", of all); ApiError 410, 504."""
     prefix = prefix_of(selection.strategy.resource, namespace)
-    snapshot = _snapshot(backend, prefix, options)
+    snapshot = await _snapshot(backend, prefix, options)
     items: Sequence[Stored] = snapshot.items
     if options.continuation:
         start = prefix + options.continuation.start
@@ -66,7 +66,7 @@ def require_revision(backend: Backend, revision: int | None) -> None:
         raise ApiError(504, "Timeout", text, causes=(cause,), retry_after_s=1)
 
 
-def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
+async def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
     require_revision(backend, options.resource_version)
     revision = options.resource_version if options.exact else None
     if options.continuation:
@@ -74,12 +74,15 @@ def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
         require_revision(backend, asked)
         revision = asked if asked > 0 else None
     try:
-        return backend.storage.list(prefix, revision)
+        if revision is None or revision == backend.storage.revision:
+            return backend.storage.list(prefix)
+        past = backend.storage.past(prefix, revision)
     except Compacted as error:
         if options.continuation is None:
             raise expired(str(error)) from None
         rest = Continue(-1, options.continuation.start)
         raise expired(_CONTINUE_EXPIRED, rest.encode()) from None
+    return past.snapshot() if past.size <= turns.SMALL else await turns.aside(past.snapshot)
 
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from orch.server.storage.tally import Tally
@@ -154,6 +155,31 @@ class Watch(Protocol):
     def close(self) -> None: ...
 
 
+class Past(NamedTuple):
+    """What is below a prefix now, and all changes of its kind since a revision."""
+
+    prefix: str
+    revision: int
+    items: list[Stored]
+    changes: list[Change]
+
+    @property
+    def size(self) -> int:
+        """How many of them are gone through."""
+        return len(self.items) + len(self.changes)
+
+    def snapshot(self) -> Snapshot:
+        """What was there at the revision; a thread may find out, as nothing of this changes."""
+        undone = {
+            change.key: change.previous
+            for change in reversed(self.changes)
+            if change.key.startswith(self.prefix)
+        }
+        found = [stored for stored in self.items if stored.key not in undone]
+        found += filter(None, undone.values())
+        return Snapshot(sorted(found, key=attrgetter("key")), self.revision)
+
+
 class Storage(Protocol):
     """Reads are synchronous and from memory; writes return after they are durable.
 
@@ -198,6 +224,9 @@ class Storage(Protocol):
 
         With `revision`, as it was then; Compacted when some changes since are no longer held.
         """
+
+    def past(self, prefix: str, revision: int) -> Past:
+        """What `list` at a revision is made of; Compacted."""
 
     async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
         """KeyExists when the key is taken. `also` are updates of other objects: all are written, or

@@ -9,15 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter
 
 from orch.server.storage import watches
-from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
+from orch.server.storage.base import Change, Concern, Past, Snapshot, Stored, Watch
 from orch.server.storage.tally import Tally
 from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of all kinds together
 MAX_BEHIND_BYTES = 128 * 1024 * 1024  # replaced since readers took hold of a state, in all
+
+_FEW = 64  # keys that are put in order one by one
 
 
 class _KindTable:
@@ -28,40 +29,43 @@ class _KindTable:
         self.history = History(floor)
         self.concerned = ConcernIndex()
         self._order: list[str] = []
-        self._added: list[str] = []
-        self._changed = False
+        self._unsorted: list[str] = []  # keys that came or went
 
     def put(self, stored: Stored) -> None:
         if stored.key not in self.objects:
-            self._added.append(stored.key)
-            self._changed = True
+            self._unsorted.append(stored.key)
         self.objects[stored.key] = stored
 
     def drop(self, key: str) -> None:
         if self.objects.pop(key, None) is not None:
-            self._changed = True
+            self._unsorted.append(key)
 
     def below(self, prefix: str) -> list[Stored]:
-        if self._changed:
+        if len(self._unsorted) > _FEW:
             # Sorting what is mostly sorted takes a tenth of the time.
-            left = (key for key in chain(self._order, self._added) if key in self.objects)
+            left = (key for key in chain(self._order, self._unsorted) if key in self.objects)
             self._order = sorted(dict.fromkeys(left))
-            self._added, self._changed = [], False
+        else:
+            for key in self._unsorted:
+                self._put_in_order(key)
+        self._unsorted.clear()
         first = bisect_left(self._order, prefix)
         end = bisect_left(self._order, prefix + "\U0010ffff", lo=first)
         return [self.objects[key] for key in self._order[first:end]]
 
-    def below_at(self, prefix: str, revision: int) -> list[Stored]:
-        """`below` at a past revision: undoes the changes since."""
+    def _put_in_order(self, key: str) -> None:
+        """So that a list after each creation costs little, however many objects there are."""
+        at = bisect_left(self._order, key)
+        is_there = at < len(self._order) and self._order[at] == key
+        if key in self.objects and not is_there:
+            self._order.insert(at, key)
+        elif is_there and key not in self.objects:
+            del self._order[at]
+
+    def below_at(self, prefix: str, revision: int) -> Past:
+        """`below` at a past revision."""
         position = self.history.position_after(revision)
-        undone = {
-            change.key: change.previous
-            for change in reversed(self.history.read(position, revision))
-            if change.key.startswith(prefix)
-        }
-        found = [stored for stored in self.below(prefix) if stored.key not in undone]
-        found += filter(None, undone.values())
-        return sorted(found, key=attrgetter("key"))
+        return Past(prefix, revision, self.below(prefix), self.history.read(position, revision))
 
 
 class _Holds:
@@ -121,10 +125,12 @@ class MirroredStorage:
         return self._table(key).objects.get(key)
 
     def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        table = self._table(prefix)
         if revision is None or revision == self.revision:
-            return Snapshot(table.below(prefix), self.revision)
-        return Snapshot(table.below_at(prefix, revision), revision)
+            return Snapshot(self._table(prefix).below(prefix), self.revision)
+        return self.past(prefix, revision).snapshot()
+
+    def past(self, prefix: str, revision: int) -> Past:
+        return self._table(prefix).below_at(prefix, revision)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make durable changes visible: objects first, then the watches are woken."""

@@ -89,6 +89,8 @@ BOT = "system:serviceaccount:red:bot"
         ([("User", "jane"), ("Extra-Other", "view")], "userextras"),
         ([("User", "system:serviceaccount:red:other")], "serviceaccounts"),
         ([("User", "system:serviceaccount:bot")], "users"),
+        ([("User", f"{BOT}:other")], "users"),
+        ([("User", "system:serviceaccount:red:../bot")], "users"),
     ],
 )
 def test_each_part_of_whom_is_asked_for_needs_its_own_right(headers, refused) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from orch.server import turns
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
 from orch.server.objects.list_watch import Page, list_objects
 from orch.server.objects.options import Continue, DeleteOptions, ListOptions, parse_continue
 from orch.server.objects.selection import Selection, parse_selection
+from orch.server.storage.base import Past, Snapshot
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
 from tests.orch.server.objects.places import made, place, pod
@@ -85,6 +89,31 @@ async def test_an_exact_version_is_a_look_at_the_past(five: Backend) -> None:
     with pytest.raises(ApiError) as caught:
         await list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
     assert caught.value.code == 410
+
+
+async def test_the_past_of_many_objects_is_found_out_beside_the_loop(
+    five: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for it with 50,000 objects and as many changes stopped all others for 50 ms."""
+    monkeypatch.setattr(turns, "SMALL", 5)
+    threads = []
+    snapshot = Past.snapshot
+
+    def noted(past: Past) -> Snapshot:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return snapshot(past)
+
+    monkeypatch.setattr(Past, "snapshot", noted)
+    then = ListOptions(resource_version=five.storage.revision, exact=True)
+    await delete(five, place("Pod", "p0"), DeleteOptions())
+    assert len(names(await list_objects(five, ALL, "", then))) == 5
+    for name in ("p1", "p2", "p3"):
+        await delete(five, place("Pod", name), DeleteOptions())
+    assert len(names(await list_objects(five, ALL, "", then))) == 5
+    assert threads == [False, False]
+    await made(five, "Pod", pod())
+    assert len(names(await list_objects(five, ALL, "", then))) == 5
+    assert threads[2:] == [True]
 
 
 async def test_a_version_yet_to_come_may_be_asked_for_again(five: Backend) -> None:

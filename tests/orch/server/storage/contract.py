@@ -359,6 +359,17 @@ class StorageContract:
         storage.watch("/pods/", first.revision - 1)
         storage.watch("/nodes/", small.revision)  # a kind with little keeps what it has
 
+    async def test_keys_stay_in_order_whether_few_or_many_come_and_go(self, storage) -> None:
+        there: set[str] = set()
+        for number, count in enumerate((1, 3, 100, 2, 70, 1)):
+            for key in (f"/pods/a/{(number * 37 + n * 11) % 150}" for n in range(count)):
+                write = storage.delete(key) if key in there else storage.create(key, b"1")
+                stored = await write
+                there ^= {key}
+            while storage.revision < stored.revision:
+                await asyncio.sleep(0)
+            assert [one.key for one in storage.list("/pods/").items] == sorted(there)
+
     async def test_a_reader_of_old_states_is_told_when_too_much_was_replaced(
         self, storage, monkeypatch
     ) -> None:
