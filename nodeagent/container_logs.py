@@ -28,6 +28,12 @@ log = logging.getLogger(__name__)
 
 FOLLOW_INTERVAL_S = 0.25
 _GOING_ON = (ContainerState.CREATED, ContainerState.RUNNING)
+_LOOKS_PER_S = 400  # of all followers: hundreds of them must not cost the agent's processor time
+
+
+def follow_interval_s(followers: int) -> float:
+    """How long each of so many waits before it looks for more."""
+    return max(FOLLOW_INTERVAL_S, followers / _LOOKS_PER_S)
 
 
 class ContainerLogs:
@@ -36,6 +42,7 @@ class ContainerLogs:
     def __init__(self, registry: PodRegistry, *, now: Now = clock.utc_now) -> None:
         self._registry = registry
         self._now = now
+        self._followers = 0
 
     def add_to(self, app: web.Application) -> None:
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.handle)
@@ -51,6 +58,7 @@ class ContainerLogs:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         response.enable_chunked_encoding()
         allow_pauses(request)
+        self._followers += options.follow
         try:
             await response.prepare(request)
             async for piece in self._pieces(file, options, pod, detail):
@@ -62,6 +70,7 @@ class ContainerLogs:
         except ConnectionError:
             log.debug("the client reading the log of %s disconnected", pod.key)
         finally:
+            self._followers -= options.follow
             file.close()  # at once: a cancelled handler cannot wait for a thread
         return response
 
@@ -116,7 +125,7 @@ class ContainerLogs:
                 return
             else:
                 yield b""
-                await asyncio.sleep(FOLLOW_INTERVAL_S)
+                await asyncio.sleep(follow_interval_s(self._followers))
 
     def _state(self, pod: Pod, detail: ContainerDetail) -> ContainerState | None:
         """None when it is no longer the newest instance."""

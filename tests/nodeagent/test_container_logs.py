@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from nodeagent.container_logs import FOLLOW_INTERVAL_S, ContainerLogs
+from nodeagent.container_logs import FOLLOW_INTERVAL_S, ContainerLogs, follow_interval_s
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerState
@@ -107,6 +107,11 @@ async def test_a_container_without_a_log_is_waiting(client: Client, logs: Logged
     response = await client.get("/containerLogs/default/web/app?previous=true")
     assert response.status == 400
     assert "previous terminated container" in await response.text()
+
+
+@pytest.mark.parametrize(("followers", "interval_s"), [(1, 0.25), (100, 0.25), (1000, 2.5)])
+def test_many_followers_together_look_as_often_as_few(followers: int, interval_s: float) -> None:
+    assert follow_interval_s(followers) == interval_s
 
 
 async def test_a_reader_may_pause_in_a_log(logs: Logged, monkeypatch: pytest.MonkeyPatch) -> None:

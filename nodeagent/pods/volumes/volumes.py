@@ -89,6 +89,7 @@ _KINDS = {
 }
 _SUB_PATHS = "volume-subpaths"
 _SETGID_DIRECTORY = 0o2777
+_REMOVALS = 2  # at once: a million files take long, and others need the agent's few threads
 MAX_MOUNTS = 256  # of a pod: the kernel bounds those of the whole node, by 100,000
 
 
@@ -114,6 +115,7 @@ class VolumeStore:
         self._root = Path(root_dir)
         self._mounting = mounting or OwnMounts()
         self._secrets_on_disk = False
+        self._removals = asyncio.Semaphore(_REMOVALS)
 
     def pod_dir(self, uid: str) -> Path:
         return self._root / "pods" / uid
@@ -135,7 +137,8 @@ class VolumeStore:
     async def remove(self, uid: str) -> None:
         """Unmount and delete everything of a pod; VolumeError when that fails."""
         work = functools.partial(self._remove, uid)
-        await loops.finish_in_thread(work, name=f"remove the volumes of pod {uid}")
+        async with self._removals:
+            await loops.finish_in_thread(work, name=f"remove the volumes of pod {uid}")
 
     async def uids(self) -> list[str]:
         """Pods that have a directory here."""

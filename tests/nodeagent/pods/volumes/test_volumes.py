@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent import descriptors
 from nodeagent.pods.spec.references import ObjectData, Reference
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.mounts import MountDenied, MountError
@@ -63,6 +67,33 @@ async def test_a_pod_directory_that_cannot_be_made_is_the_volumes_error_too(
 async def test_only_a_uid_names_a_pod_to_remove(store: VolumeStore, uid: str) -> None:
     with pytest.raises(VolumeError, match="is not a pod uid"):
         await store.remove(uid)
+
+
+async def test_removing_many_large_pods_leaves_threads_for_others(
+    store: VolumeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun = threading.Event(), list[str]()
+
+    def remove_slowly(path: Path) -> None:
+        begun.append(path.name)
+        go_on.wait(30)
+        shutil.rmtree(path)
+
+    monkeypatch.setattr(descriptors, "remove_tree", remove_slowly)
+    uids = [f"u{number}" for number in range(50)]
+    for uid in uids:
+        store.pod_dir(uid).mkdir(parents=True)
+    removals = [asyncio.ensure_future(store.remove(uid)) for uid in uids]
+    try:
+        async with asyncio.timeout(20):
+            while not begun:
+                await asyncio.sleep(0.01)
+            await asyncio.gather(*(asyncio.to_thread(int) for _ in range(50)))
+        assert len(begun) <= 2
+    finally:
+        go_on.set()
+        await asyncio.gather(*removals)
+    assert sorted(begun) == sorted(uids) and await store.uids() == []
 
 
 @pytest.mark.parametrize("secrets", [100, 101])
