@@ -18,7 +18,7 @@ from orch.server.objects.options import WriteOptions, parse_delete_options
 from orch.server.storage.base import Stored
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
-from orch.wire import causes, times
+from orch.wire import causes, raw, times
 from orch.wire.errors import bad_request, invalid
 from orch.wire.names import CORE_VERSION
 from orch.wire.podrules.podspec import FINAL_PHASES
@@ -28,7 +28,7 @@ from orch.wire.validation import dns1123_subdomain_problems
 async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
     """`binding` is a Binding record, and may be changed.
 
-    ApiError 400, 404, 409 when bound or being deleted, 422.
+    ApiError 400, 404, 409 when bound, gated or being deleted, 422.
     """
     node = _node_of_binding(target, binding)
 
@@ -40,6 +40,8 @@ async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry
             )
         if node_of(pod):
             raise target.conflict(f'pod {target.name} is already assigned to node "{node_of(pod)}"')
+        if raw.records(pod, "spec", "schedulingGates"):
+            raise target.conflict(f"pod {target.name} has non-empty .spec.schedulingGates")
         bound = _bound(pod, node, times.format_time(backend.now()))
         backend.admit(target, bound, pod)
         if not dry_run:

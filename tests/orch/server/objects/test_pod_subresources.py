@@ -6,7 +6,8 @@ import pytest
 
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.options import DeleteOptions
+from orch.server.objects.modify import modify
+from orch.server.objects.options import DeleteOptions, WriteOptions
 from orch.server.objects.pod_subresources import bind
 from orch.wire.errors import ApiError
 from tests.orch.server.objects.places import made, place, pod, read
@@ -48,6 +49,21 @@ async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend
     await delete(backend, place("Pod", "leaving"), DeleteOptions())
     with pytest.raises(ApiError, match="is being deleted"):
         await bind(backend, place("Pod", "leaving"), TO_N1, dry_run=False)
+
+
+async def test_a_pod_waits_for_its_gates(backend: Backend) -> None:
+    gated = place("Pod", "gated")
+    await made(backend, "Pod", pod("gated", schedulingGates=[{"name": "a"}]))
+    with pytest.raises(
+        ApiError, match=r"pod gated has non-empty \.spec\.schedulingGates"
+    ) as caught:
+        await bind(backend, gated, TO_N1, dry_run=False)
+    assert caught.value.code == 409
+    current = read(backend, gated)
+    opened = {**current, "spec": {**current["spec"], "schedulingGates": []}}
+    await modify(backend, gated, lambda _: opened, WriteOptions())
+    await bind(backend, gated, TO_N1, dry_run=False)
+    assert read(backend, gated)["spec"]["nodeName"] == "n1"
 
 
 @pytest.mark.parametrize(

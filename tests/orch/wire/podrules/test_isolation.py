@@ -77,6 +77,12 @@ VALUES: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         OF_CONTAINER,
+        {"seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "a"}},
+        "seccompProfile.localhostProfile",
+        "can only be set when seccomp type is Localhost",
+    ),
+    (
+        OF_CONTAINER,
         {"seccompProfile": {"type": "Localhost", "localhostProfile": "../a"}},
         "seccompProfile.localhostProfile",
         "must not contain '..'",
