@@ -133,7 +133,10 @@ def recorded_step(detail: ContainerDetail) -> int:
 
 
 def recorded_hash(detail: ContainerDetail) -> str:
-    return detail.container.annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, "")
+    """The hash of the definition that a container was created from."""
+    annotations = detail.container.annotations
+    former = annotations.get(names.RUNTIME_ANNOTATION_FORMER_HASH, "")
+    return annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, former)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,11 @@ RUNTIME_LABEL_POD_NAMESPACE = "orch.io/pod.namespace"
 RUNTIME_LABEL_POD_UID = "orch.io/pod.uid"
 RUNTIME_LABEL_CONTAINER_NAME = "orch.io/container.name"
 RUNTIME_LABEL_NODE_NAME = "orch.io/node.name"
-RUNTIME_ANNOTATION_CONTAINER_HASH = "orch.io/container.hash"
-RUNTIME_ANNOTATION_RESTART_COUNT = "orch.io/container.restartCount"
+# These two are named as in the reference: runtimes refresh them when they restore a container from
+# a checkpoint, whose other annotations are of the container that was checkpointed.
+RUNTIME_ANNOTATION_CONTAINER_HASH = "io.kubernetes.container.hash"
+RUNTIME_ANNOTATION_RESTART_COUNT = "io.kubernetes.container.restartCount"
+RUNTIME_ANNOTATION_FORMER_HASH = "orch.io/container.hash"  # on containers of older agents
 RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
 RUNTIME_ANNOTATION_CGROUP_PARENT = "orch.io/pod.cgroupParent"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"

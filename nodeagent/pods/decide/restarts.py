@@ -165,12 +165,20 @@ class RestartRules:
             return Decision()
         attempt = latest.container.attempt + 1
         if is_changed(container, latest):
-            return self._start_again(container, attempt, step=0)
+            return self._replaced(container, latest)
         step = 0 if ran_long(latest) else recorded_step(latest)
         remaining_s = self._remaining_s(latest, delay_s(step))
         if remaining_s > 0:
             return Decision(waiting=self._crash_loop(container, step), wake_in_s=remaining_s)
         return self._start_again(container, attempt, min(step + 1, _LAST_STEP))
+
+    def _replaced(self, container: Container, latest: ContainerDetail) -> Decision:
+        """At once, but every 10 s at most: a runtime may go on restoring an old definition."""
+        attempt, age_ns = latest.container.attempt, self._now_ns - latest.started_at_ns
+        remaining_s = BACKOFF_INITIAL_S - age_ns / _NS
+        if attempt > 0 and 0 < remaining_s <= BACKOFF_INITIAL_S:
+            return Decision(waiting=self._crash_loop(container, step=1), wake_in_s=remaining_s)
+        return self._start_again(container, attempt + 1, step=0)
 
     def _starts_again(self, container: Container, latest: ContainerDetail, *, here: bool) -> bool:
         if is_sidecar(container):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from nodeagent.pods.volumes.volumes import VolumeStore
+from nodeagent.runtime.base import ContainerSpec, SandboxSpec
 from orch.wire.records.pods import Container, Pod
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, container_data, pod
@@ -122,6 +124,39 @@ async def test_a_container_whose_definition_changed_is_replaced_in_its_pod(
     await world.until(lambda: world.running().get("app", first) != first)
     assert len(world.runtime.sandboxes) == 1
     assert world.made("app").spec.image == "localhost/busybox:2"
+
+
+@pytest.mark.parametrize("key", ["io.kubernetes.container.hash", "orch.io/container.hash"])
+async def test_a_container_of_an_agent_before_this_one_is_left_alone(
+    world: PodWorld, key: str
+) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    before = world.running()
+    await world.stop()
+    made = world.made("app")
+    row = made.detail.container
+    digest = row.annotations["io.kubernetes.container.hash"]
+    made.detail = replace(made.detail, container=replace(row, annotations={key: digest}))
+    heir = world.successor()
+    await heir.start(pod())
+    await asyncio.sleep(30)
+    assert heir.running() == before
+
+
+async def test_a_definition_that_the_runtime_restores_again_and_again_is_backed_off(
+    world: PodWorld,
+) -> None:
+    create = world.runtime.create_container
+
+    async def restore(sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec) -> str:
+        annotations = {**spec.annotations, "io.kubernetes.container.hash": "of the checkpoint"}
+        return await create(sandbox_id, replace(spec, annotations=annotations), sandbox)
+
+    world.runtime.create_container = restore  # type: ignore[method-assign]
+    await world.start(pod())
+    await asyncio.sleep(100)
+    assert 3 < len(world.runtime.called("create_container")) < 13
 
 
 async def test_a_deleted_api_pod_is_stopped_removed_and_then_reported(world: PodWorld) -> None:

@@ -107,8 +107,8 @@ def test_a_container_is_labelled_hashed_and_counted() -> None:
     assert (container.name, container.attempt) == ("app", 3)
     assert container.labels["orch.io/container.name"] == "app"
     assert container.annotations == {
-        "orch.io/container.hash": spec.container_hash(wanted.spec.containers[0]),
-        "orch.io/container.restartCount": "3",
+        "io.kubernetes.container.hash": spec.container_hash(wanted.spec.containers[0]),
+        "io.kubernetes.container.restartCount": "3",
         "orch.io/container.backoffStep": "2",
     }
     assert container.log_path == "app/3.log"
