@@ -6,6 +6,7 @@ Kept apart from the code that it judges; shares nothing with it but the records.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from orch.lifecycle.decide.records import (
@@ -61,6 +62,7 @@ class Model:
         for one in cluster.pods.values():
             due += self._of_pod(cluster, one, ready, turned | silent)
         self.started_s = {u: s for u, s in self.started_s.items() if u in cluster.pods}
+        due += self._unknown(cluster, known)
         due += self._orphans(cluster)
         due += self._evicting(cluster, ready)
         self.shown = seen
@@ -95,6 +97,16 @@ class Model:
             self.unmarked.add(uid)
             return [f"mark {one.metadata.name}"]
         return []
+
+    def _unknown(self, cluster: Cluster, known: Collection[str]) -> list[str]:
+        """Pods whose node does not exist and was not there at the last look either."""
+        return [
+            f"FailedScheduling {one.metadata.name}"
+            for one in cluster.pods.values()
+            if one.spec.nodeName not in (*cluster.nodes, *known)
+            and one.metadata.uid not in self.orphaned_s
+            and one.status.startTime is None
+        ]
 
     def _orphans(self, cluster: Cluster) -> list[str]:
         left = {p.metadata.uid: p for p in cluster.pods.values()} | {

@@ -109,7 +109,7 @@ def test_the_work_grows_as_the_pod_does_and_the_text_is_bounded() -> None:
     def judging(containers: int) -> Callable[[], object]:
         return partial(refused, _wide(containers), "restricted", LATEST)
 
-    assert scaling.growth(judging, 2500) < scaling.LINEAR
+    assert scaling.growth(judging, 500) < scaling.LINEAR
     assert len(refused(_wide(10_000), "restricted", LATEST)) < 20_000
 
 
