@@ -341,8 +341,8 @@ class ContainerRuntime(Protocol):
     Stopping and removing are idempotent, also for unknown ids; any other call for an unknown id
     raises RuntimeNotFound. A call that changes something is never cancelled, or the runtime would
     lose what it made: a cancelled caller waits for its end (`loops.finish`), or leaves it running
-    (`stop_container`). A pull, a command and a checkpoint may be broken off. The tests' contract
-    suite holds every implementation to this.
+    until the next for the same container (`stop_container`). A pull, a command and a checkpoint may
+    be broken off. The tests' contract suite holds every implementation to this.
     """
 
     endpoint: str

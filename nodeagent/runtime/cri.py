@@ -83,6 +83,7 @@ class CriRuntime:
         self._timeout_s = timeout_s
         self._observe = observe
         self._too_large = OnceLog(log)  # the list of sandboxes
+        self._left_stops: dict[str, asyncio.Task[Any]] = {}  # by container; their callers are gone
         self._made: set[str] = set()  # sandboxes, until they are removed
         self._sandboxes = cri_responses.RowCache(cri_responses.sandbox)
         self._containers = cri_responses.RowCache(cri_responses.container)
@@ -154,8 +155,27 @@ class CriRuntime:
         await self._write("StartContainer", pb.StartContainerRequest(container_id=container_id))
 
     async def stop_container(self, container_id: str, *, timeout_s: int) -> None:
+        """A call whose caller was cancelled goes on until the next for the same container, which
+        does its work: a pod that is deleted with ever less grace would have thousands of them.
+        """
+        if left := self._left_stops.pop(container_id, None):
+            left.cancel()
         request = pb.StopContainerRequest(container_id=container_id, timeout=timeout_s)
-        await self._write("StopContainer", request, timeout_s + self._timeout_s, finish_s=0)
+        call = self._call("StopContainer", request, timeout_s + self._timeout_s)
+        task = loops.spawn(call, name="runtime StopContainer")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                self._left_stops[container_id] = task
+                task.add_done_callback(functools.partial(self._forget_stop, container_id))
+            raise
+
+    def _forget_stop(self, container_id: str, task: asyncio.Task[Any]) -> None:
+        if self._left_stops.get(container_id) is task:
+            del self._left_stops[container_id]
+        if not task.cancelled():
+            task.exception()  # nobody else asks
 
     async def remove_container(self, container_id: str) -> None:
         await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
@@ -271,17 +291,10 @@ class CriRuntime:
     async def _read(self, operation: str, request: Any) -> Any:
         return await self._call(operation, request, READ_TIMEOUT_S)
 
-    async def _write(
-        self,
-        operation: str,
-        request: Any,
-        timeout_s: float | None = None,
-        *,
-        finish_s: float = loops.FINISH_S,
-    ) -> Any:
-        """A call that is not cancelled with its caller, who waits `finish_s` for its end."""
+    async def _write(self, operation: str, request: Any, timeout_s: float | None = None) -> Any:
+        """A call that is not cancelled with its caller, who waits for its end (`loops.finish`)."""
         call = self._call(operation, request, timeout_s or self._timeout_s)
-        return await loops.finish(call, name=f"runtime {operation}", limit_s=finish_s)
+        return await loops.finish(call, name=f"runtime {operation}")
 
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
         due_s = asyncio.get_running_loop().time() + timeout_s

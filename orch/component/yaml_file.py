@@ -1,12 +1,14 @@
 """YAML and JSON files: read strictly, with the line of every value, and written as `kubectl` does.
 
 Duplicate keys are refused, the old implicit types (`on`, `0755`, `1:30`, dates) stay text or
-decimal numbers, and aliases cannot expand a small file into a large value. Errors name
-`file:line: field`. Written text has sorted keys and block scalars for several lines.
+decimal numbers, and neither aliases nor `%TAG` can expand a small file into a large value. Errors
+name `file:line: field`. Written text has sorted keys and block scalars for several lines.
 """
 
 from __future__ import annotations
 
+import codecs
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +21,13 @@ FieldPath = tuple[str | int, ...]
 MAX_BYTES = 10 * 1024 * 1024
 _MAX_VALUES = 200_000
 _MAX_DEPTH = 100
+_ALIASED_MAX = 1024 * 1024  # characters that aliases may add
+_SHOWN_MAX = 200  # characters of a field path
+_LONG = 128  # characters of a text that no pattern is tried on
+_TEXT, _INTEGER = "tag:yaml.org,2002:str", "tag:yaml.org,2002:int"
+# Own tags are refused anyway; libyaml compares each directive with all before it, and gives each
+# value a copy of its prefix.
+_TAG_DIRECTIVE = re.compile(rb"(?:\A|[\n\r\x85\xa8\xa9\xbf])%TAG")
 
 
 class YamlError(Exception):
@@ -66,18 +75,26 @@ def parse_yaml(raw: str | bytes, *, source: str, most: int = _MAX_VALUES) -> Doc
     if len(raw) > MAX_BYTES:
         raise YamlError(f"{source}: larger than {MAX_BYTES // 2**20} MiB")
     try:
+        raw = _utf8(raw)
         _check_bounds(raw, source, most)
         root = yaml.compose(raw, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise YamlError(f"{source}:{line}: {_problem(error)}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(f"{source}: {' '.join(str(error).split())}") from None
     if root is None:
         return Document(source, None)
-    builder = _Builder(source, most)
+    builder = _Builder(source, most, len(raw) + _ALIASED_MAX)
     return Document(source, builder.build(root, ()), builder.lines)
+
+
+def _utf8(raw: str | bytes) -> bytes:
+    if isinstance(raw, str):
+        return raw.encode()
+    is_utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return raw.decode("utf-16").encode() if is_utf16 else raw
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
@@ -87,8 +104,11 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     return error.problem or error.context or "it cannot be read"
 
 
-def _check_bounds(raw: str | bytes, source: str, most: int) -> None:
+def _check_bounds(raw: bytes, source: str, most: int) -> None:
     """Refuse before composing: the C composer recurses until it crashes and keeps every node."""
+    if directive := _TAG_DIRECTIVE.search(raw):
+        line = raw.count(b"\n", 0, directive.end()) + 1
+        raise YamlError(f"{source}:{line}: %TAG is not supported")
     depth = values = 0
     for event in yaml.parse(raw, Loader=_Loader):
         if isinstance(event, yaml.CollectionEndEvent):
@@ -105,6 +125,13 @@ class _Loader(yaml.CSafeLoader):
     """The C loader with JSON's scalar types instead of YAML 1.1's."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+        """Patterns take long on a long text: no number but a whole one, which is refused."""
+        if kind is yaml.ScalarNode and len(value) > _LONG:
+            is_number = implicit[0] and value.lstrip("+-").isdecimal()
+            return _INTEGER if is_number else _TEXT
+        return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
 
 
 for _tag, _pattern, _first in (
@@ -124,9 +151,12 @@ _Loader.yaml_implicit_resolvers.setdefault("", []).append(
 
 
 class _Builder:
-    def __init__(self, source: str, most: int) -> None:
+    """`most` values of `length` characters in all."""
+
+    def __init__(self, source: str, most: int, length: int) -> None:
         self.source = source
         self._most = most
+        self._length = length
         self.lines: dict[FieldPath, int] = {}
         self._values = 0
 
@@ -148,32 +178,50 @@ class _Builder:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 raise YamlError(f"{self.source}:{line}: a key must be text")
-            key = str(key_node.value)
+            key = self._text(key_node, line)
             if key in built:
-                shown = show_path((*path, key))
+                shown = show_path((*path, key))[:_SHOWN_MAX]
                 raise YamlError(f"{self.source}:{line}: {shown}: the key is given twice")
             built[key] = self.build(value_node, (*path, key))
             self.lines[(*path, key)] = line
         return built
 
-    def _scalar(self, node: yaml.Node, line: int) -> Any:
+    def _text(self, node: yaml.Node, line: int) -> str:
         text = str(node.value)
-        match node.tag.rpartition(":")[2]:
+        self._length -= len(text)
+        if self._length < 0:
+            raise YamlError(f"{self.source}:{line}: aliases make it too large")
+        return text
+
+    def _scalar(self, node: yaml.Node, line: int) -> Any:
+        text = self._text(node, line)
+        kind = node.tag.rpartition(":")[2]
+        match kind:
             case "str":
                 return text
             case "null":
                 return None
             case "bool":
                 return text.lower() == "true"
-            case "int":
-                if len(text) > 40:  # not quoted, nor is a tag: it may be a secret without quotes
-                    raise YamlError(f"{self.source}:{line}: the number is too long; quote a text")
-                return int(text)
-            case "float":
-                return float(text)
+            case "int" | "float":
+                return self._number(kind, text, line)
         raise YamlError(
             f"{self.source}:{line}: tags are not supported; quote a text with ! in front"
         )
+
+    def _number(self, kind: str, text: str, line: int) -> int | float:
+        """The text is not quoted in errors: it may be a secret without quotes."""
+        if kind == "int" and len(text) > 40:
+            raise YamlError(f"{self.source}:{line}: the number is too long; quote a text")
+        try:
+            number = int(text) if kind == "int" else float(text)
+        except ValueError:
+            raise YamlError(
+                f"{self.source}:{line}: it has the tag of a number and is none"
+            ) from None
+        if not math.isfinite(number):  # JSON has no such number
+            raise YamlError(f"{self.source}:{line}: the number is too large; quote a text")
+        return number
 
 
 _BASE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -188,16 +236,29 @@ class _Dumper(_BASE):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+        """No name of a type is long: only what begins like a number could be one."""
+        if kind is yaml.ScalarNode and len(value) > _LONG:
+            return _TEXT
+        return str(super().resolve(kind, value, implicit))
+
 
 def _represent(dumper: Any, text: str) -> Any:
-    tag = "tag:yaml.org,2002:str"
     if "\n" in text:
         style = "|"
-    elif _AMBIGUOUS.fullmatch(text) or dumper.resolve(yaml.ScalarNode, text, (True, False)) != tag:
+    elif _looks_like_a_value(dumper, text):
         style = '"'
     else:
         style = None
-    return dumper.represent_scalar(tag, text, style=style)
+    return dumper.represent_scalar(_TEXT, text, style=style)
+
+
+def _looks_like_a_value(dumper: Any, text: str) -> bool:
+    if len(text) > _LONG:
+        return text[0] in "-+.0123456789"
+    return bool(
+        _AMBIGUOUS.fullmatch(text) or dumper.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT
+    )
 
 
 _Dumper.add_representer(str, _represent)

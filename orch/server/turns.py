@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -28,6 +28,7 @@ _owner: ContextVar[object] = ContextVar("owner", default=None)
 _turns = Turns(Bounds(seats=2, wait_s=300.0))  # the second waits for the thread
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-objects")
 
+Data = TypeVar("Data")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -51,6 +52,13 @@ async def aside(work: Callable[[], Result]) -> Result:
     """`work()` in the thread, when it is the turn of the request's owner."""
     async with _turns.hold(_owner.get()):
         return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+
+
+async def aside_of(read: Callable[[], Awaitable[Data]], work: Callable[[Data], Result]) -> Result:
+    """`aside` of what is read only then: those who wait hold nothing of it."""
+    async with _turns.hold(_owner.get()):
+        data = await read()
+        return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(work, data))
 
 
 async def as_json(body: bytes, content_type: str) -> tuple[bytes, str]:

@@ -89,6 +89,8 @@ def _text(kind: str, detail: str) -> str:
 
 
 def _json(value: Any) -> str:
+    if isinstance(value, str):
+        value = value[: _SHOWN_MAX + 1]  # one long text may be the matter of a hundred causes
     try:
         shown = orjson.dumps(value).decode()
     except TypeError:  # a whole number above 64 bits, which YAML may have

@@ -26,7 +26,7 @@ ROLES = f"{RBAC}/namespaces/{TENANT}/roles"
 BINDINGS = f"{RBAC}/namespaces/{TENANT}/rolebindings"
 REVIEWS = "/apis/authorization.orch.io/v1"
 DRY = "?dryRun=All"
-JSON = "application/json"
+JSON, YAML = "application/json", "application/yaml"
 MERGE, STRATEGIC, PATCH = (
     f"application/{form}+json" for form in ("merge-patch", "strategic-merge-patch", "json-patch")
 )
@@ -281,6 +281,48 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             f"{REVIEWS}/selfsubjectrulesreviews",
             lambda: {"spec": {"namespace": TENANT}},
             201,
+        ),
+    },
+    "YAML": {
+        "directives, each of which is compared with all": Attack(
+            TENANT,
+            "POST",
+            CORE + "/configmaps",
+            lambda: b"".join(b"%%TAG !%x! a\n" % n for n in range(100_000)) + b"--- {}",
+            400,
+            YAML,
+        ),
+        "a long prefix for each of many tags": Attack(
+            TENANT,
+            "POST",
+            CORE + "/configmaps",
+            lambda: b"%TAG !a! " + b"b" * 1_000_000 + text("\n--- [", "!a!b c,", 18_000, "d]"),
+            400,
+            YAML,
+        ),
+        "aliases of a long text": Attack(
+            TENANT,
+            "POST",
+            CORE + "/configmaps",
+            lambda: b"a: &a " + b"b" * 1_000_000 + text("\nc: [", "*a,", 18_000, "*a]"),
+            400,
+            YAML,
+        ),
+        "three megabytes in one text": Attack(
+            TENANT,
+            "POST",
+            CORE + "/configmaps" + DRY,
+            lambda: b"metadata: {name: x}\ndata:\n a: |\n" + b"  b\n" * 600_000,
+            422,
+            YAML,
+        ),
+        "a number without end": Attack(
+            TENANT,
+            "POST",
+            CORE + "/configmaps",
+            lambda: b"a: 1." + b"1" * 3_000_000 + b"e",
+            422,
+            YAML,
         ),
     },
     "bodies": {

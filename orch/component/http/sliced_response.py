@@ -129,7 +129,7 @@ class LazyBody(_LargeBody):
     ) -> None:
         super().__init__(None)
         self._costly = costly
-        self._pieces = pieces
+        self.pieces = pieces
         self._size = size
         self._hold = hold
 
@@ -138,13 +138,13 @@ class LazyBody(_LargeBody):
 
     def whole(self) -> bytes:
         """All of it at once, for an audit log that asks for it."""
-        return b"".join(self._pieces())
+        return b"".join(self.pieces())
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         transport = writer.transport if isinstance(writer, StreamWriter) else None
         release = self._hold(transport.abort if transport else _nothing)
         try:
-            await self._send(self._pieces(), writer, costly=self._costly)
+            await self._send(self.pieces(), writer, costly=self._costly)
         finally:
             release()
 

@@ -9,7 +9,8 @@ pkg/controller/podgc, and the defects reported against them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from orch.lifecycle.decide import heartbeats, zones
@@ -34,6 +35,7 @@ from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 
 _UNBOUND = "nothing gives pods a node here, there is no scheduler: set spec.nodeName"
+_TOLD_MAX = 100  # pods of a namespace at once: events that wait push out those of nodes, too
 
 
 def _plan_orphans(
@@ -54,12 +56,24 @@ def _plan_orphans(
     return removals, first_seen_s
 
 
+def _few(notes: Iterable[Note]) -> list[Action]:
+    """Of each namespace's, the first few."""
+    told: Counter[str] = Counter()
+    few: list[Action] = []
+    for note in notes:
+        namespace = note.obj.metadata.namespace or ""
+        told[namespace] += 1
+        if told[namespace] <= _TOLD_MAX:
+            few.append(note)
+    return few
+
+
 def _unknown_nodes(memory: Memory, view: View, settings: Settings) -> list[Action]:
     """An event for each pod that has just been given a node which does not exist.
 
     Not for those whose node went, nor for those that an agent had accepted.
     """
-    return [
+    return _few(
         Note(
             pod, "Warning", "FailedScheduling",
             f'node "{pod.spec.nodeName}" does not exist: this pod is removed after'
@@ -69,7 +83,7 @@ def _unknown_nodes(memory: Memory, view: View, settings: Settings) -> list[Actio
         if name not in view.nodes and name not in memory.nodes
         for pod in pods
         if pod.metadata.uid not in memory.orphans and pod.status.startTime is None
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def _plan_unbound(
@@ -84,11 +98,11 @@ def _plan_unbound(
     waiting = {pod.metadata.uid or "": pod for pod in view.unbound if _is_waiting(pod)}
     first_seen_s = {uid: memory.unbound.get(uid, now_s) for uid in waiting}
     looked_s = now_s if memory.looked_s is None else memory.looked_s
-    notes: list[Action] = [
+    notes = _few(
         Note(pod, "Warning", "FailedScheduling", _UNBOUND)
         for uid, pod in waiting.items()
         if looked_s < first_seen_s[uid] + settings.unbound_s <= now_s
-    ]
+    )
     return notes, first_seen_s
 
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from orch.component.http import httpd
 from orch.component.http.sliced_response import (
     SLICE_BYTES,
+    Data,
     LazyBody,
     SlicedBody,
     body_of,
@@ -229,11 +230,29 @@ async def read_delete_options(call: Call) -> options.DeleteOptions:
 async def finished(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """The answer in YAML if that is what it says it is, and compressed if it is large."""
     if isinstance(response, web.Response) and response.content_type == media.YAML:
-        body = body_of(response) or b""
-        response.body = SlicedBody(await turns.aside(partial(bodies.yaml_of, body)), original=body)
+        turns.weigh(b"", httpd.connection_of(request).owner)
+        read = partial(_beginning, response, bodies.YAML_MAX_BYTES + 1)
+        response.body = await turns.aside_of(read, _in_yaml)
     if request.method == "GET":
         compress(request, response)
     return response
+
+
+async def _beginning(response: web.Response, most: int) -> Data:
+    """A body that is made while it is sent is made up to `most` bytes or a little more."""
+    body = response.body
+    if not isinstance(body, LazyBody):
+        return body_of(response) or b""
+    made = bytearray()
+    async for piece in turns.in_turns(body.pieces()):
+        made += piece
+        if len(made) >= most:
+            break
+    return made
+
+
+def _in_yaml(body: Data) -> SlicedBody:
+    return SlicedBody(bodies.yaml_of(body), original=body)
 
 
 def warning_headers(warnings: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch.patch import MAX_DEPTH
 
 MAX_BYTES = 3 * 1024 * 1024  # of one body, or of one stored object
+YAML_MAX_BYTES = 2 * MAX_BYTES  # of what is written in YAML: an object and what is added to it
 MAX_VALUES = 20_000  # likewise; most work grows with their number
 MAX_PATCH_VALUES = 60_000  # of a JSON patch: 10,000 operations with their fields
 ACCEPTED = (media.JSON, media.YAML, media.PROTOBUF)
@@ -55,8 +56,8 @@ def json_of(body: bytes) -> bytes:
 def yaml_of(body: bytes | bytearray) -> bytes:
     """A JSON answer as YAML, in the same time; ApiError 406 for more than any object is."""
     most = 2 * MAX_VALUES
-    large = values_in(body) > most and values_in(structure(bytes(body))) > most
-    if large or len(body) > 2 * MAX_BYTES:
+    large = len(body) > YAML_MAX_BYTES
+    if large or (values_in(body) > most and values_in(structure(bytes(body))) > most):
         raise media.not_acceptable((media.JSON,))
     return f"{yaml_file.dump(orjson.loads(body))}\n".encode()
 

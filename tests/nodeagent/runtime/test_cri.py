@@ -18,6 +18,7 @@ import pytest
 from nodeagent.runtime import base, cri
 from nodeagent.runtime.base import ContainerSpec, SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
+from orch.component.process import loops
 from tests.conftest_runtime import provisioned, remove_pod_cgroups
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
@@ -354,6 +355,31 @@ async def test_a_change_goes_on_at_the_runtime_whether_its_cancelled_caller_wait
     held.release()
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+async def test_of_the_stops_that_callers_have_left_the_last_goes_on(server: CriServer) -> None:
+    """A pod that is deleted a thousand times with ever less grace had a thousand calls waiting."""
+    ended: list[str] = []
+    runtime = CriRuntime(server.endpoint, observe=lambda operation, *_: ended.append(operation))
+    holds = []
+
+    async def stop(container: str, *, grace_s: int) -> asyncio.Task[None]:
+        holds.append(held := server.runtime.hold("stop_container"))
+        call = asyncio.ensure_future(runtime.stop_container(container, timeout_s=grace_s))
+        await held.reached.wait()
+        return call
+
+    try:
+        for grace_s in range(100, 90, -1):
+            await loops.cancel(await stop("a", grace_s=grace_s))
+        assert ended == ["StopContainer"] * 9
+        other = await stop("b", grace_s=1)
+        assert len(ended) == 9
+        for held in holds:
+            held.release()
+        await other
+    finally:
+        await runtime.close()
 
 
 async def test_a_runtime_that_was_never_called_closes(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Strict YAML: JSON's types, no surprises, and the place of every value and error."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ REFUSED = [
     ("? [x]\n: y\n", "f:1: a key must be text"),
     ("a: &x [*x]\n", "too many or too deeply nested"),
     ("\x00", "f:"),
+    ("a: !!int b\n", "f:1: it has the tag of a number and is none"),
+    ("a: !!float .inf\n", "f:1: it has the tag of a number and is none"),
+    ("a: 1\nb: 1e999\n", "f:2: the number is too large; quote a text"),
+    ("a: " + "1" * 200, "f:1: the number is too long; quote a text"),
+    (f"{'k' * 999}: 1\n{'k' * 999}: 2\n", f"f:2: {'k' * 200}: the key is given twice"),
+    ("# one\n%TAG !a! tag:b\n---\nc: 1\n", "f:2: %TAG is not supported"),
+    ("a: 1\n...\n%TAG !a! tag:b\n---\nc: 1\n", "f:3: %TAG is not supported"),
     ("a: 1\n---\nb: 2\n", "f:2: expected a single document in the stream, but found another"),
 ]
 
@@ -72,6 +80,36 @@ def test_aliases_cannot_grow_a_small_file_into_a_large_value() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     with pytest.raises(YamlError, match="too many"):
         parse_yaml("\n".join(lines), source="bomb")
+
+
+@pytest.mark.parametrize("place", ["b: [{}]", "b: {{{}}}"])
+def test_aliases_of_a_long_text_cannot_either(place: str) -> None:
+    """67 kB became 190 MB, and three times as much twelve gigabytes."""
+    used = ", ".join(f"k{number}: *a" if "{{" in place else "*a" for number in range(400))
+    with pytest.raises(YamlError, match="aliases make it too large"):
+        parse_yaml(f"a: &a {'x' * 10_000}\n{place.format(used)}", source="bomb")
+
+
+@pytest.mark.parametrize("encode", [str.encode, lambda text: text.encode("utf-16")])
+def test_many_directives_are_refused_before_they_are_compared(
+    encode: Callable[[str], bytes],
+) -> None:
+    """The C parser compares each with all others: for 22 s where there were 60,000."""
+    many = "".join(f"%TAG !{number}! a\n" for number in range(100_000))
+    with pytest.raises(YamlError, match="f:1: %TAG is not supported"):
+        parse_yaml(encode(f"{many}--- a"), source="f")
+
+
+def test_a_directive_in_a_text_is_none() -> None:
+    text = "a: |\n  %TAG !a! b\nc: 50%TAG\n"
+    assert parse_yaml(text, source="f").value == {"a": "%TAG !a! b\n", "c": "50%TAG"}
+
+
+def test_a_long_text_stays_one() -> None:
+    texts = ["1" * 200 + "x", "-" * 200, "1." + "1" * 200, "true" * 50]
+    read = parse_yaml("".join(f"- {text}\n" for text in texts), source="f").value
+    assert read == texts
+    assert parse_yaml(yaml_file.dump(texts), source="f").value == texts
 
 
 def test_the_line_of_a_field_and_of_its_nearest_ancestor_is_known() -> None:

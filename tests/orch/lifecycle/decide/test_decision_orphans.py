@@ -83,3 +83,13 @@ def test_a_pod_that_nobody_gives_a_node_is_told_once_and_after_a_while() -> None
     cluster.memory = Memory()  # of another leader
     assert said(cluster, 15) == [("waiting", UNBOUND)]
     assert {"uid-waiting", "uid-judged", "uid-going", "uid-bound"} == set(cluster.pods)
+
+
+def test_of_many_pods_of_a_namespace_a_few_are_told() -> None:
+    """The thousands of one tenant pushed the events of nodes out of the queue."""
+    cluster = Cluster(node("n1"))
+    cluster.tick()
+    cluster.add(*(pod(f"w{number}", "") for number in range(150)))
+    cluster.add(*(pod(f"l{number}", "nowhere", ready=False) for number in range(150)))
+    told = [name[0] for name, _ in said(cluster, 15)]
+    assert (told.count("l"), told.count("w")) == (100, 100)

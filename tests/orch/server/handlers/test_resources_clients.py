@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
+from orch.component.http.sliced_response import Piece
+from orch.server.handlers import render
+from orch.server.request import bodies
 from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -257,6 +261,11 @@ async def test_yaml_is_taken_and_answered(api: Api) -> None:
         (b"a: !!python/object:os.system x", 400, "tags are not supported"),
         (b"a: " + b"[" * 5000 + b"]" * 5000, 400, "deeply nested"),
         (b"a: [" + b"1," * 60_000 + b"]", 400, "too many"),
+        (b"a: !!int b", 400, "the tag of a number"),
+        (b"a: !!float nan", 400, "too large"),
+        (b"a: 1e999", 400, "too large"),
+        (b"%TAG !a! b\n--- {}", 400, "%TAG is not supported"),
+        (b"a: &a " + b"x" * 90_000 + b"\nb: [" + b"*a," * 900 + b"]", 400, "aliases"),
         (b"a: &a [" + b"1," * 900 + b"]\nb: [" + b"*a," * 900 + b"]", 400, "too many"),
         (b"a: " + b"x" * (3 * 1024 * 1024), 413, "too large"),
     ],
@@ -278,3 +287,26 @@ async def test_a_stream_and_a_very_long_list_are_not_written_in_yaml(api: Api) -
     assert (await api.call("GET", f"{CONFIG_MAPS}/c0", accept=YAML)).status == 200
     assert (await api.call("GET", CONFIG_MAPS, accept=YAML)).status == 406
     assert (await api.call("GET", CONFIG_MAPS, accept=f"{YAML},application/json")).status == 406
+
+
+async def test_no_more_of_a_list_is_made_for_yaml_than_may_be_written(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it was made at once on the loop, however large, before it was refused."""
+    monkeypatch.setattr(bodies, "YAML_MAX_BYTES", 300_000)
+    for number in range(8):
+        body = config_map(f"c{number}") | {"data": {"a": "x" * 100_000}}
+        assert (await api.call("POST", CONFIG_MAPS, body)).status == 201
+    made = []
+    original = render.list_pieces
+
+    def list_pieces(*of: Any) -> Iterator[Piece]:
+        for piece in original(*of):
+            made.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(render, "list_pieces", list_pieces)
+    for form in (YAML, f"{YAML};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"):
+        made.clear()
+        answer = await api.call("GET", CONFIG_MAPS, accept=form)
+        assert (answer.status, sum(made) < 500_000) == (406 if form == YAML else 200, True)
