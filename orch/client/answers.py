@@ -206,7 +206,7 @@ def _tls_error(error: Exception) -> Exception | None:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
     within = error.__cause__ if isinstance(error, aiohttp.ClientError) else None
-    return next((one for one in (within, error) if isinstance(one, ssl.SSLError)), None)
+    return next((found for found in (within, error) if isinstance(found, ssl.SSLError)), None)
 
 
 def _cause_of_tls(error: Exception) -> str:

@@ -49,7 +49,7 @@ class Informer(Generic[T]):
     `on_change` is called in the loop after each change that was applied and after each list.
     `last_contact_s` is loop time of the last list, event or bookmark; None before the first. A
     watch without one for `silence_s` is given up, and resumed over a new connection. With `doubts`,
-    a list that lacks known objects is believed only if some of them, asked for, are gone.
+    a list that lacks known objects is not believed while any of a few of them can still be read.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class Informer(Generic[T]):
         self._on_change()
 
     async def _require_gone(self, missing: Sequence[T]) -> None:
-        """TransportError when one of some of these can still be read."""
+        """TransportError when any of a few of these can still be read."""
         for obj in random.sample(missing, min(len(missing), _ASKED_FOR)):
             if await self._is_there(obj):
-                text = f"it lists {len(missing)} of the known {self.plural} no more and still has"
+                text = f"{len(missing)} known {self.plural} are no longer listed, but it still has"
                 raise TransportError(f"the server contradicts itself: {text} {obj.key}")
 
     async def _is_there(self, obj: T) -> bool:

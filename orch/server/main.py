@@ -32,7 +32,6 @@ from orch.wire.names import VERSION
 
 log = logging.getLogger(__name__)
 SHORT_GRACE_S = 5.0
-_OTHER_FILES = 256  # storage, logs, connections to agents
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,7 +114,7 @@ def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
 
 def raise_file_limit(max_connections: int) -> None:
     """Each connection is a descriptor; the usual soft limit of 1024 is for older programs."""
-    wanted = max_connections + _OTHER_FILES
+    wanted = max_connections + httpd.OTHER_FILES
     allowed = system.raise_open_files(wanted)
     if 0 <= allowed < wanted:
         log.warning(

@@ -167,7 +167,7 @@ class AdmissionMetrics:
 
     def timed(self, steps: Sequence[Admission]) -> Admission:
         """The steps as one that is timed, and each of them."""
-        return _Timed(self._steps, [_Timed(self._controllers, [one], one) for one in steps])
+        return _Timed(self._steps, [_Timed(self._controllers, [step], step) for step in steps])
 
 
 class _Timed:

@@ -265,7 +265,7 @@ class Server:
             resources, discovery, self._health, self._slis, self._metrics_page
         )
         others += self._usage.routes() if upstream else []
-        others += nonresource.openid_routes(self._credentials.accounts, address)
+        others += nonresource.openid_routes(self._credentials.accounts)
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
         others.append(configz("apiserverconfig", self._configuration))

@@ -300,7 +300,7 @@ def _initialized(
 def _ready(kind: str, phase: str, serving: Sequence[ContainerStatus]) -> PodCondition:
     if phase in FINAL_PHASES:
         return _condition(kind, False, "PodCompleted" if phase == SUCCEEDED else "PodFailed")
-    unready = [one.name for one in serving if not one.ready]
+    unready = [status.name for status in serving if not status.ready]
     if not unready:
         return _condition(kind, True)
     text = f"containers with unready status: [{' '.join(unready)}]"

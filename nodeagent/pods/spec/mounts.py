@@ -49,7 +49,7 @@ def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
     expression = mount.subPathExpr
     path = env.expand(expression, values) if expression else mount.subPath or ""
     if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
-        raise SpecError(f"subPath {path!r} must be relative and must not contain '..' nor NUL")
+        raise SpecError(f"subPath {path!r} must be relative and must not contain '..' or NUL")
     return path
 
 

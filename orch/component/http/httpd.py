@@ -78,7 +78,7 @@ MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 ACCEPTS_PER_TURN = 8  # of the event loop
 _BACKLOG = 1024
-_OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
+OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
 _UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
 _BODY = web.RequestKey("body", bytes)
 
@@ -235,15 +235,15 @@ class HttpServer:
 
         bound = await loop.create_server(make_protocol, self._host, self._port, start_serving=False)
         sockets = [
-            tcp.ListeningSocket(self.name, fileno=os.dup(one.fileno())) for one in bound.sockets
+            tcp.ListeningSocket(self.name, fileno=os.dup(plain.fileno())) for plain in bound.sockets
         ]
         bound.close()
         servers = [
-            await loop.create_server(make_protocol, sock=one, backlog=ACCEPTS_PER_TURN)
-            for one in sockets
+            await loop.create_server(make_protocol, sock=listening, backlog=ACCEPTS_PER_TURN)
+            for listening in sockets
         ]
-        for one in sockets:  # asyncio has one number for two things
-            one.listen(_BACKLOG)
+        for listening in sockets:  # asyncio has one number for two things
+            listening.listen(_BACKLOG)
         return servers
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
@@ -275,7 +275,7 @@ class HttpServer:
 def _affordable() -> int:
     """How many connections a listener may have, so that files can still be opened."""
     allowed = system.open_files()
-    return sys.maxsize if allowed < 0 else max(allowed - _OTHER_FILES, allowed // 4)
+    return sys.maxsize if allowed < 0 else max(allowed - OTHER_FILES, allowed // 4)
 
 
 async def _complete_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -16,6 +16,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{DIAGNOSTICS_GROUP}/{VERSION}"
 
 Form = Literal["text", "json"]
+_JSON_TYPES = ("application/json", "application/*", "*/*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,7 @@ def choose(accept: str, kind: str, *, structured: bool = True) -> Form | None:
     for clause in sorted(_clauses(accept), key=lambda clause: -clause.weight):
         if clause.is_structured:
             given = {name: clause.parameters.get(name) for name in wanted}
-            if (
-                structured
-                and given == wanted
-                and clause.media_type
-                in (
-                    "application/json",
-                    "application/*",
-                    "*/*",
-                )
-            ):
+            if structured and given == wanted and clause.media_type in _JSON_TYPES:
                 return "json"
         elif clause.media_type in ("text/plain", "text/*", "*/*"):
             return "text"

@@ -91,8 +91,8 @@ def _plan_unbound(
 ) -> tuple[list[Action], dict[str, float]]:
     """An event for each pod that nobody has given a node for a while, once.
 
-    Also when each of them was first seen, by uid. A scheduler of somebody's own says itself what is
-    the matter, and leaves a condition.
+    Also when each of them was first seen, by uid. A scheduler, where there is one, says itself what
+    is wrong, and leaves a condition.
     """
     now_s = view.stamp.now_s
     waiting = {pod.metadata.uid or "": pod for pod in view.unbound if _is_waiting(pod)}

@@ -36,6 +36,7 @@ from orch.wire.records.kinds import NAMESPACES, PODS
 log = logging.getLogger(__name__)
 
 SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
+_CONTENTS = tuple(s for s in STRATEGIES if s.resource.namespaced and s.resource.is_stored)
 
 
 async def make_initial_objects(backend: Backend) -> None:
@@ -80,13 +81,14 @@ async def empty_terminating(backend: Backend) -> None:
 
 async def _empty(backend: Backend, document: Document) -> None:
     name = document["metadata"]["name"]
-    # Every write queued before the namespace began to terminate is visible after this.
+    for strategy in _CONTENTS:
+        await _delete_contents(backend, strategy, name)
+    if _has_contents(backend.storage, name):
+        return
+    # Every write queued before the namespace began to terminate is visible after this. It comes
+    # last, because a full disk that refuses it may still delete.
     await backend.storage.check()
-    left = 0
-    for strategy in STRATEGIES:
-        if strategy.resource.namespaced and strategy.resource.is_stored:
-            left += await _delete_contents(backend, strategy, name)
-    if left:
+    if _has_contents(backend.storage, name):
         return
     target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
@@ -94,8 +96,12 @@ async def _empty(backend: Backend, document: Document) -> None:
         log.info("namespace %s is empty: deleted", name)
 
 
-async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> int:
-    """Delete the contents of one kind; returns how many objects are left.
+def _has_contents(storage: Storage, namespace: str) -> bool:
+    return any(storage.list(prefix_of(kind.resource, namespace)).items for kind in _CONTENTS)
+
+
+async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> None:
+    """Delete the contents of one kind.
 
     Those that only wait for their finalizers are looked at once: a tenant may leave 50,000 of them.
     """
@@ -105,7 +111,6 @@ async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str)
             async for item in turns.in_turns(backend.storage.list(prefix).items)]):  # fmt: skip
         target = ObjectTarget(strategy, SELF, namespace=namespace)
         await delete_collection(backend, target, Selection(strategy), DeleteOptions())
-    return len(backend.storage.list(prefix).items)
 
 
 def _waits(strategy: Strategy, now: datetime, stored: Stored) -> bool:

@@ -78,13 +78,12 @@ def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
 def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
     v2_json = openapi.v2_json(resources)
     v2_protobuf = openapi.v2_protobuf(resources)
-
-    old = _Page(v2_protobuf, openapi.V2_PROTOBUF, _NOT_SHARED, openapi.etag_of(v2_protobuf))
-    older = _Page(v2_json, etag=openapi.etag_of(v2_json))
+    as_protobuf = _Page(v2_protobuf, openapi.V2_PROTOBUF, etag=openapi.etag_of(v2_protobuf))
+    as_json = _Page(v2_json, etag=openapi.etag_of(v2_json))
 
     async def v2(request: web.Request) -> web.Response:
         asked = "openapi.spec.v2" in request.headers.get("Accept", "")
-        return (old if asked else older).answer(request)
+        return (as_protobuf if asked else as_json).answer(request)
 
     documents = openapi.documents(resources)
     v3 = [web.get(path, _hashed(body)) for path, body in documents.items()]
@@ -95,22 +94,23 @@ def _hashed(body: bytes) -> Handle:
     """Under its hash, as the index names it, the document never changes; under another one it is
     elsewhere.
     """
-    page = _Page(body, etag=openapi.etag_of(body))
+    etag = openapi.etag_of(body)
+    page, own_hash = _Page(body, etag=etag), etag.strip('"')
     lasting = replace(page, cache=_LASTING)
 
     async def answer(request: web.Request) -> web.Response:
         asked = request.query.get("hash")
         if not asked:
             return page.answer(request)
-        if asked == page.etag.strip('"'):
+        if asked == own_hash:
             return lasting.answer(request)
-        location = f"{request.rel_url.raw_path}?hash={page.etag.strip(chr(34))}"
+        location = f"{request.rel_url.raw_path}?hash={own_hash}"
         return web.Response(status=301, headers={"Location": location})
 
     return answer
 
 
-def openid_routes(accounts: AccountTokens | None, address: str) -> list[web.RouteDef]:
+def openid_routes(accounts: AccountTokens | None) -> list[web.RouteDef]:
     """What others need to verify service accounts' tokens; nothing where there is no key, or an
     issuer by whose name nobody could find it.
     """
@@ -118,7 +118,7 @@ def openid_routes(accounts: AccountTokens | None, address: str) -> list[web.Rout
         return []
     configuration = {
         "issuer": accounts.issuer,
-        "jwks_uri": f"https://{address}{_KEYS}",
+        "jwks_uri": f"{accounts.issuer.rstrip('/')}{_KEYS}",
         "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": accounts.algorithms,

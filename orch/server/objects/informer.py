@@ -79,7 +79,7 @@ class SyncCheck:
         self._expected = 1
 
     def __call__(self) -> None:
-        behind = [one.name for one in self._informers if one.revision < self._expected]
+        behind = [each.name for each in self._informers if each.revision < self._expected]
         self._expected = self._storage.revision
         if behind:
             raise CheckFailed(f"behind storage: {', '.join(behind)}")

@@ -50,12 +50,7 @@ async def replace(
     if not exists and resource.create_on_update and not target.subresource:
         document["metadata"].pop("resourceVersion", None)
         return await create(backend, target, document, options), True
-    change = partial(_sent, document)
-    return await modify(backend, target, change, options, patched=False), False
-
-
-def _sent(document: Document, _current: Document) -> Document:
-    return document
+    return await modify(backend, target, lambda _current: document, options, patched=False), False
 
 
 async def modify(

@@ -217,7 +217,10 @@ class _Writer:
         self._revision = revision
 
     def commit(self, batch: Sequence[_Queued]) -> tuple[list[Change], _Answers]:
-        """Judge, commit and answer a batch; a failed commit leaves no trace but its answers."""
+        """Judge, commit and answer a batch; a failed commit leaves no trace but its answers.
+
+        A full disk may still have room for changes and deletions: they are tried without the rest.
+        """
         start = self._revision
         changes: list[Change] = []
         answers: _Answers = []
@@ -238,7 +241,11 @@ class _Writer:
             self._undo(changes)
             self._revision = start
             failure = StorageFailed(str(error))
-            return [], [(future, failure) for future, _ in answers]
+            others = [queued for queued in batch if not _creates(queued)]
+            if not 0 < len(others) < len(batch):
+                return [], [(future, failure) for future, _ in answers]
+            changes, answers = self.commit(others)
+            answers += [(queued.answer, failure) for queued in batch if _creates(queued)]
         return changes, answers
 
     def _judge(self, writes: Sequence[Write]) -> list[Change] | StorageError:
@@ -268,3 +275,8 @@ class _Writer:
                 self._heads.pop(change.key, None)
             else:
                 self._heads[change.key] = change.previous
+
+
+def _creates(queued: _Queued) -> bool:
+    """Whether it needs room for a new object."""
+    return any(write.data is not None and not write.expected for write in queued.writes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,11 @@ ALIASES = {
         {"ip": "123.45.67.89", "hostnames": ["foo", "bar"]},
         {"ip": "fd00::1", "hostnames": ["a.example"]},
         {"ip": "1.2.3.4"},
+        {"ip": "010.0.0.7", "hostnames": ["b.example"]},  # valid at the API server, too
     ]
 }
 ADDED = "\n# Entries added by HostAliases.\n123.45.67.89\tfoo\tbar\nfd00::1\ta.example\n"
+ADDED += "010.0.0.7\tb.example\n"
 NODE = "127.0.0.1 localhost\n192.0.2.1 node1\n"
 
 # the pod's fields, its addresses, its file; upstream: TestManagedHostsFileContent
@@ -77,6 +81,26 @@ async def test_the_containers_of_a_pod_share_one_file(tmp_path: Path) -> None:
     assert path.read_text() == f"{LOCAL}10.0.0.3\tweb\n"
     after = path.stat()
     assert (after.st_ino, after.st_mode & 0o777) == (before.st_ino, 0o644)
+
+
+async def test_a_file_that_was_begun_is_whole_before_a_cancelled_caller_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow_content(*_: object) -> str:
+        begun.set()
+        goes_on.wait(10)
+        return "whole\n"
+
+    monkeypatch.setattr(hosts, "content", slow_content)
+    making = asyncio.create_task(HostsFiles(str(tmp_path)).mounts(pod(), ["10.0.0.2"]))
+    await asyncio.to_thread(begun.wait, 10)
+    making.cancel()
+    asyncio.get_running_loop().call_later(0.1, goes_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert (tmp_path / "pods" / UID / "etc-hosts").read_text() == "whole\n"
 
 
 async def test_a_container_cannot_fill_the_disk_through_it(tmp_path: Path) -> None:

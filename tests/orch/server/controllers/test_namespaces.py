@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from orch.server.objects.create import create
 from orch.server.objects.delete import delete
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
-from orch.server.storage.base import StorageFailed
+from orch.server.storage.base import Change, StorageFailed
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.objects.places import made, place, pod, read
 
@@ -92,5 +93,25 @@ async def test_a_failing_medium_is_for_the_next_round(
     await empty_terminating(backend)
     assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_on_a_full_disk_contents_are_deleted_all_the_same(
+    backend: Backend, medium: FakeMedium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await leaving(backend, pod("loose"))
+    commit = medium.commit
+
+    def commit_changes(changes: Sequence[Change], revision: int) -> None:
+        if not changes:  # a check, for which there is no reserve
+            raise StorageFailed("disk full")
+        commit(changes, revision)
+
+    with monkeypatch.context() as full:
+        full.setattr(medium, "commit", commit_changes)
+        await empty_terminating(backend)
+        assert read(backend, place("Pod", "loose", namespace="x")) is None
+        assert read(backend, place("Namespace", "x")) is not None
     await empty_terminating(backend)
     assert read(backend, place("Namespace", "x")) is None

@@ -73,7 +73,7 @@ async def test_others_find_the_keys_that_tokens_are_signed_with(api: Api) -> Non
     assert found.headers["Cache-Control"] == "public, max-age=3600"
     configuration = found.json
     assert configuration["issuer"] == jwt.decode(token, options={"verify_signature": False})["iss"]
-    assert configuration["jwks_uri"].endswith("/openid/v1/jwks")
+    assert configuration["jwks_uri"] == f"{configuration['issuer']}/openid/v1/jwks"
     keys = await api.call("GET", "/openid/v1/jwks", user=None, headers=headers)
     assert keys.headers["Content-Type"] == "application/jwk-set+json"
     (key,) = keys.json["keys"]

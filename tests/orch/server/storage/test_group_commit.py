@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -44,6 +45,35 @@ async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(
     await storage.check()
     assert (await storage.update("/pods/a/x", b"2", first.revision)).data == b"2"
     await storage.create("/pods/a/y", b"1")
+    await storage.close()
+
+
+class FullMedium(FakeMedium):
+    """A full disk, which has a reserve for what does not make the store larger."""
+
+    def commit(self, changes: Sequence[base.Change], revision: int) -> None:
+        if any(change.previous is None for change in changes):
+            raise base.StorageFailed("disk full")
+        super().commit(changes, revision)
+
+
+async def test_new_objects_that_do_not_fit_keep_no_other_write_of_their_batch() -> None:
+    medium = FullMedium()
+    medium.objects = {key: base.Stored(key, 1, b"1") for key in ("/pods/a/x", "/pods/a/y")}
+    medium.revision = 1
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    created, updated, deleted, checked = await asyncio.gather(
+        storage.create("/pods/a/z", b"1"),
+        storage.update("/pods/a/x", b"2", 1),
+        storage.delete("/pods/a/y"),
+        storage.check(),
+        return_exceptions=True,
+    )
+    assert str(created) == "disk full"
+    assert [stored.data for stored in storage.list("/pods/").items] == [b"2"]
+    assert isinstance(updated, base.Stored) and deleted is not None and checked is None
+    assert storage.revision == medium.revision == 3
     await storage.close()
 
 
