@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from orch.wire.records.handlers import Lifecycle, Probe
 from orch.wire.records.meta import ApiObject, WireModel
 from orch.wire.times import Time
 
@@ -206,66 +207,6 @@ class Volume(WireModel):
     secret: SecretVolume | None = None
     projected: ProjectedVolume | None = None
     image: ImageVolume | None = None
-
-
-class ExecAction(WireModel):
-    command: list[str] = Field(default_factory=list)
-
-
-class HTTPHeader(WireModel):
-    name: str
-    value: str = ""
-
-
-class HTTPGetAction(WireModel):
-    path: str | None = None
-    port: int | str  # a number, or the name of one of the container's ports
-    host: str | None = None
-    scheme: str | None = None  # HTTP | HTTPS
-    httpHeaders: list[HTTPHeader] | None = None
-
-
-class TCPSocketAction(WireModel):
-    port: int | str
-    host: str | None = None
-
-
-class GRPCAction(WireModel):
-    port: int
-    service: str | None = None  # "" asks for the server as a whole
-
-
-class Probe(WireModel):
-    """One of the actions is set; times are whole seconds, None the default."""
-
-    exec: ExecAction | None = None
-    httpGet: HTTPGetAction | None = None
-    tcpSocket: TCPSocketAction | None = None
-    grpc: GRPCAction | None = None
-    initialDelaySeconds: int | None = None
-    periodSeconds: int | None = None
-    timeoutSeconds: int | None = None
-    successThreshold: int | None = None
-    failureThreshold: int | None = None
-    terminationGracePeriodSeconds: int | None = None
-
-
-class SleepAction(WireModel):
-    seconds: int
-
-
-class LifecycleHandler(WireModel):
-    """One of the actions is set."""
-
-    exec: ExecAction | None = None
-    httpGet: HTTPGetAction | None = None
-    tcpSocket: TCPSocketAction | None = None
-    sleep: SleepAction | None = None
-
-
-class Lifecycle(WireModel):
-    postStart: LifecycleHandler | None = None
-    preStop: LifecycleHandler | None = None
 
 
 class Container(WireModel):
