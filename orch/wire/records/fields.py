@@ -79,11 +79,11 @@ _FIELDS: Mapping[type[WireModel], str] = {
     core.NodeSystemInfo: "swap",
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
-        "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy"
+        "activeDeadlineSeconds affinity automountServiceAccountToken"
         " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
         " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
-        " setHostnameAsFQDN subdomain topologySpreadConstraints workloadRef"
+        " topologySpreadConstraints workloadRef"
     ),
     pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
     pods.PodSecurityContext: (
@@ -106,7 +106,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
             pods.SeccompProfile, pods.AppArmorProfile, pods.Capabilities, pods.Sysctl,
             pods.FieldRef, pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
             pods.HostPathVolume, pods.HostAlias, pods.EmptyDirVolume, pods.DownwardAPIItem,
-            pods.DownwardAPIVolume, pods.Toleration,
+            pods.DownwardAPIVolume, pods.Toleration, pods.PodDNSConfig, pods.PodDNSConfigOption,
         ),
         "",
     ),

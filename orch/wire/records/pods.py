@@ -246,6 +246,19 @@ class HostAlias(WireModel):
     hostnames: list[str] | None = None
 
 
+class PodDNSConfigOption(WireModel):
+    name: str = ""
+    value: str | None = None
+
+
+class PodDNSConfig(WireModel):
+    """Added to what the policy gives."""
+
+    nameservers: list[str] | None = None
+    searches: list[str] | None = None
+    options: list[PodDNSConfigOption] | None = None
+
+
 class PodSpec(WireModel):
     containers: list[Container] = Field(default_factory=list, max_length=_MANY)
     initContainers: list[Container] | None = Field(None, max_length=_MANY)
@@ -261,6 +274,10 @@ class PodSpec(WireModel):
     shareProcessNamespace: bool | None = None
     runtimeClassName: str | None = None
     hostname: str | None = None
+    subdomain: str | None = None
+    setHostnameAsFQDN: bool | None = None
+    dnsPolicy: str | None = None  # ClusterFirst | ClusterFirstWithHostNet | Default | None
+    dnsConfig: PodDNSConfig | None = None
     hostAliases: list[HostAlias] | None = Field(None, max_length=_MANY)
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None
