@@ -41,10 +41,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
     "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
-    "nodeagent/pods/test_pod_workers.py": (
-        "nodeagent.pods.worker.services",
-        "nodeagent.pods.worker.steps",
-    ),
+    "nodeagent/pods/test_pod_workers.py": ("nodeagent.pods.worker.services",),
     "nodeagent/pods/volumes/test_volumes.py": ("nodeagent.pods.volumes.kernel_mounts",),
     "nodeagent/pods/worker/test_stopping.py": ("nodeagent.pods.worker.starting",),
     "nodeagent/profiles/test_lint.py": ("nodeagent.profiles.rules",),

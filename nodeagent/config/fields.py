@@ -118,6 +118,10 @@ def _checked_part(text: str) -> str:
     return text and _checked_path(text)
 
 
+def _checked_domain(text: str) -> str:
+    return text and _without_problems(text, validation.dns1123_subdomain_problems(text))
+
+
 def _checked_header_name(text: str) -> str:
     if not _HEADER_NAME_RE.fullmatch(text):
         raise ValueError(f"{text!r} is not the name of an HTTP header")
@@ -143,11 +147,13 @@ Address = Annotated[  # to fetch from; "" for none
 ]
 Socket = Annotated[str, AfterValidator(_checked_socket)]  # to connect to; "" for none
 AbsolutePath = Annotated[str, AfterValidator(_checked_path)]
+OptionalPath = Annotated[str, AfterValidator(lambda text: text and _checked_path(text))]
+Domain = Annotated[str, AfterValidator(_checked_domain)]  # of DNS; "" for none
 CgroupPart = Annotated[str, AfterValidator(_checked_part)]  # a subtree; "" for none
 HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
 LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(_checked_label_value)]
-IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on
+IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on, or of a DNS server
 Duration = Annotated[float, BeforeValidator(_read_duration), PlainSerializer(times.format_duration)]
 Quantity = Annotated[str, BeforeValidator(_read_quantity)]
 Threshold = Annotated[str, BeforeValidator(_read_threshold)]

@@ -16,11 +16,13 @@ from nodeagent.config.fields import (
     Address,
     CgroupPart,
     ConfigModel,
+    Domain,
     Duration,
     HeaderName,
     IpAddress,
     LabelKey,
     LabelValue,
+    OptionalPath,
     OptionalPort,
     Port,
     Quantity,
@@ -182,6 +184,9 @@ class NodeAgentConfiguration(ConfigModel):
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
     podPidsLimit: int = Field(default=-1, ge=-1)  # -1 and 0: unlimited
+    clusterDNS: list[IpAddress] = Field(default=[], max_length=16)
+    clusterDomain: Domain = ""
+    resolvConf: OptionalPath = "/etc/resolv.conf"
     probeHostPolicy: Literal["any", "pod"] = "any"
     seccompDefault: bool = False
     cgroupRoot: AbsolutePath = "/"

@@ -15,6 +15,7 @@ from nodeagent.metrics.calls import RuntimeOperations
 from nodeagent.node.status_loop import OwnNode
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec.dns import DnsSettings
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
@@ -132,4 +133,5 @@ def _pod_settings(
         memory_capacity_bytes=host.memory_bytes,
         kernel_version=host.kernel_version,
         apparmor=host.apparmor,
+        dns=DnsSettings(tuple(config.clusterDNS), config.clusterDomain, config.resolvConf),
     )

@@ -128,7 +128,7 @@ def _services(
         prober=prober,
         messages=TerminationMessages(root_dir),
         log_links=LogLinks(settings.pod_logs_dir),
-        hosts=HostsFiles(root_dir),
+        hosts=HostsFiles(root_dir, settings=settings.dns),
         objects=PodObjects(base.client),
         events=events,
     )

@@ -25,7 +25,8 @@ from orch.component.process import clock, loops
 from orch.component.process.clock import Now
 from orch.component.process.once_log import OnceLog
 from orch.wire.podrules.podspec import all_containers
-from orch.wire.records.pods import Container, Pod, Probe
+from orch.wire.records.handlers import Probe
+from orch.wire.records.pods import Container, Pod
 
 log = logging.getLogger(__name__)
 

@@ -19,14 +19,8 @@ from nodeagent.runtime.base import (
     RuntimeTimeout,
     RuntimeUnavailable,
 )
-from orch.wire.records.pods import (
-    Container,
-    ExecAction,
-    GRPCAction,
-    HTTPGetAction,
-    Probe,
-    TCPSocketAction,
-)
+from orch.wire.records.handlers import ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
+from orch.wire.records.pods import Container
 
 USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024

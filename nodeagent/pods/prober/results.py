@@ -17,7 +17,8 @@ from pathlib import Path
 
 from orch.component.process.atomic_file import replace_file
 from orch.component.process.once_log import OnceLog
-from orch.wire.records.pods import Container, Probe
+from orch.wire.records.handlers import Probe
+from orch.wire.records.pods import Container
 
 log = logging.getLogger(__name__)
 

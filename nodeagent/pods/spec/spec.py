@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.spec import env, isolation, mounts, sysctls
+from nodeagent.pods.spec import dns, env, isolation, mounts, sysctls
+from nodeagent.pods.spec.dns import NO_DNS, DnsSettings
 from nodeagent.pods.spec.references import Objects
 from nodeagent.runtime.base import (
     ContainerSpec,
@@ -46,7 +47,6 @@ CFS_PERIOD_USEC = 100_000
 MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
 MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
-HOSTNAME_MAX = 63
 _FILE_NAME_MAX = 255
 KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
 # Below the cgroup of all pods; Guaranteed pods are in that cgroup itself.
@@ -67,6 +67,7 @@ class PodSettings:
     memory_capacity_bytes: int = 0
     kernel_version: str = ""
     apparmor: bool = False  # whether this host has AppArmor enabled
+    dns: DnsSettings = NO_DNS
     allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once known
 
 
@@ -103,12 +104,8 @@ def grace_period_s(pod: Pod) -> int:
     return DEFAULT_GRACE_S
 
 
-def hostname(pod: Pod) -> str:
-    """Of a pod in a network of its own."""
-    return (pod.spec.hostname or pod.metadata.name)[:HOSTNAME_MAX].rstrip("-.")
-
-
 def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpec:
+    """Without what it resolves names by. SpecError when the definition cannot be fulfilled."""
     meta, spec = pod.metadata, pod.spec
     namespace, uid = meta.namespace or "", meta.uid or ""
     security = spec.securityContext or PodSecurityContext()
@@ -119,7 +116,7 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         namespace=namespace,
         uid=uid,
         attempt=attempt,
-        hostname="" if host_network else hostname(pod),
+        hostname="" if host_network else dns.kernel_name(pod, settings.dns),
         log_directory=log_directory(settings, namespace, meta.name, uid),
         cgroup_parent=cgroup_parent,
         labels={**isolation.for_runtime(meta.labels), **_identity(pod, settings)},

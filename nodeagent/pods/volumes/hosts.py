@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from nodeagent import descriptors
-from nodeagent.pods.spec import spec
+from nodeagent.pods.spec import dns
+from nodeagent.pods.spec.dns import NO_DNS, DnsSettings
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
 from nodeagent.runtime.base import Mount
@@ -37,7 +38,9 @@ _LOCAL = (
 )
 
 
-def content(pod: Pod, addresses: Sequence[str], node_hosts: str = "") -> str:
+def content(
+    pod: Pod, addresses: Sequence[str], node_hosts: str = "", settings: DnsSettings = NO_DNS
+) -> str:
     """The text for a pod with these addresses; `node_hosts` counts in the host's network only.
 
     SpecError for an alias that is no address or no name.
@@ -45,7 +48,8 @@ def content(pod: Pod, addresses: Sequence[str], node_hosts: str = "") -> str:
     if pod.spec.hostNetwork:
         lines = [f"{_MANAGED} (host network).", node_hosts.rstrip("\n")]
     else:
-        named = (f"{address}\t{spec.hostname(pod)}" for address in addresses)
+        own = [name for name in (dns.full_name(pod, settings), dns.hostname(pod)) if name]
+        named = ("\t".join((address, *own)) for address in addresses)
         lines = [f"{_MANAGED}.", *_LOCAL, *named]
     if aliases := list(_aliases(pod)):
         lines += ["", "# Entries added by HostAliases.", *aliases]
@@ -68,7 +72,10 @@ def _aliases(pod: Pod) -> Iterator[str]:
 class HostsFiles:
     """`root_dir` is the agent's; `node_file` is the node's own file."""
 
-    def __init__(self, root_dir: str, node_file: str = PATH) -> None:
+    def __init__(
+        self, root_dir: str, node_file: str = PATH, settings: DnsSettings = NO_DNS
+    ) -> None:
+        self._settings = settings
         self._pods = Path(root_dir) / "pods"
         self._node_file = node_file
 
@@ -83,7 +90,7 @@ class HostsFiles:
 
     def _write(self, path: Path, pod: Pod, addresses: Sequence[str]) -> None:
         node_hosts = _read(self._node_file) if pod.spec.hostNetwork else ""
-        data = content(pod, addresses, node_hosts).encode()
+        data = content(pod, addresses, node_hosts, self._settings).encode()
         directories.make(path.parent)
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(opened, "r+b") as file:  # the same file: other containers have it mounted

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,15 +29,18 @@ from nodeagent.pods.cgroups.pod_cgroups import CgroupError
 from nodeagent.pods.decide import plan
 from nodeagent.pods.logs import rotation
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.spec import isolation, spec
+from nodeagent.pods.spec import dns, isolation, spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
 from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.starting import Starting
 from nodeagent.pods.worker.stopping import Stopping
+from nodeagent.runtime.base import SandboxSpec
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
+
+_RESOLVER_MAX_BYTES = 1 << 20
 
 
 class Steps:
@@ -72,7 +76,7 @@ class Steps:
 
     async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
         await self._require_isolation(pod)
-        wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
+        wanted = await self._specify_sandbox(action, pod)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
             make_logs = partial(directories.make, Path(wanted.log_directory), unlinked=1)
@@ -87,6 +91,24 @@ class Steps:
                 await self._runtime.stop_sandbox(action.replaces)
             sandbox_id = await self._runtime.run_sandbox(wanted)
             await self._services.pleg.refresh(self._uid, sandboxes=(sandbox_id,))
+
+    async def _specify_sandbox(self, action: CreateSandbox, pod: Pod) -> SandboxSpec:
+        settings = self._services.settings
+        try:
+            wanted = spec.sandbox_spec(pod, settings, attempt=action.attempt)
+            path = dns.file_read(pod, settings.dns)
+            text = await asyncio.to_thread(_resolver_file, path) if path else ""
+        except (SpecError, OSError) as error:
+            raise StepFailed(plan.SANDBOX, "FailedCreatePodSandBox", str(error)) from error
+        resolved, notes = dns.pod_dns(pod, settings.dns, text)
+        for reason, message in notes:
+            self._services.events.warning(pod, reason, message)
+        return replace(
+            wanted,
+            dns_servers=resolved.servers,
+            dns_searches=resolved.searches,
+            dns_options=resolved.options,
+        )
 
     async def _require_isolation(self, pod: Pod) -> None:
         """Nothing of a pod is made that would run with less isolation than it asks for."""
@@ -122,6 +144,11 @@ class Steps:
             containers = _containers_of(sandbox_id, seen)
             self._services.pleg.forget(self._uid, sandbox_id, *containers)
         self._services.messages.forget(containers)
+
+
+def _resolver_file(path: str) -> str:
+    with Path(path).open("rb") as file:  # the administrator's; often a link
+        return file.read(_RESOLVER_MAX_BYTES).decode(errors="replace")
 
 
 def _containers_of(sandbox_id: str, seen: ObservedPod) -> list[str]:

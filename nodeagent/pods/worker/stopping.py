@@ -17,7 +17,8 @@ from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire.podrules.podspec import find_container, is_sidecar
-from orch.wire.records.pods import Container, LifecycleHandler, Pod, PodSpec, Probe
+from orch.wire.records.handlers import LifecycleHandler, Probe
+from orch.wire.records.pods import Container, Pod, PodSpec
 
 NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
 

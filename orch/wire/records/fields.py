@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from orch.wire.records import configuration, core, meta, pods
+from orch.wire.records import configuration, core, handlers, meta, pods
 from orch.wire.records.meta import WireModel
 
 _SCALARS: dict[Any, str] = {str: "string", int: "integer", bool: "boolean", float: "number"}
@@ -79,11 +79,11 @@ _FIELDS: Mapping[type[WireModel], str] = {
     core.NodeSystemInfo: "swap",
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
-        "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy"
+        "activeDeadlineSeconds affinity automountServiceAccountToken"
         " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
         " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
-        " setHostnameAsFQDN subdomain topologySpreadConstraints workloadRef"
+        " topologySpreadConstraints workloadRef"
     ),
     pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
     pods.PodSecurityContext: (
@@ -97,7 +97,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
         " gcePersistentDisk gitRepo glusterfs iscsi nfs persistentVolumeClaim photonPersistentDisk"
         " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
     ),
-    pods.Lifecycle: "stopSignal",
+    handlers.Lifecycle: "stopSignal",
     **dict.fromkeys(
         (
             core.ObjectReference, core.Taint, core.NodeAddress, core.DaemonEndpoint,
@@ -105,10 +105,8 @@ _FIELDS: Mapping[type[WireModel], str] = {
             core.EventSeries, pods.Pod,
             pods.SeccompProfile, pods.AppArmorProfile, pods.Capabilities, pods.Sysctl,
             pods.FieldRef, pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
-            pods.HostPathVolume, pods.Probe, pods.HostAlias,
-            pods.EmptyDirVolume, pods.DownwardAPIItem, pods.DownwardAPIVolume, pods.ExecAction,
-            pods.HTTPHeader, pods.HTTPGetAction, pods.TCPSocketAction, pods.SleepAction,
-            pods.LifecycleHandler, pods.Toleration,
+            pods.HostPathVolume, pods.HostAlias, pods.EmptyDirVolume, pods.DownwardAPIItem,
+            pods.DownwardAPIVolume, pods.Toleration, pods.PodDNSConfig, pods.PodDNSConfigOption,
         ),
         "",
     ),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from orch.wire.records.handlers import Lifecycle, Probe
 from orch.wire.records.meta import ApiObject, WireModel
 from orch.wire.times import Time
 
@@ -208,66 +209,6 @@ class Volume(WireModel):
     image: ImageVolume | None = None
 
 
-class ExecAction(WireModel):
-    command: list[str] = Field(default_factory=list)
-
-
-class HTTPHeader(WireModel):
-    name: str
-    value: str = ""
-
-
-class HTTPGetAction(WireModel):
-    path: str | None = None
-    port: int | str  # a number, or the name of one of the container's ports
-    host: str | None = None
-    scheme: str | None = None  # HTTP | HTTPS
-    httpHeaders: list[HTTPHeader] | None = None
-
-
-class TCPSocketAction(WireModel):
-    port: int | str
-    host: str | None = None
-
-
-class GRPCAction(WireModel):
-    port: int
-    service: str | None = None  # "" asks for the server as a whole
-
-
-class Probe(WireModel):
-    """One of the actions is set; times are whole seconds, None the default."""
-
-    exec: ExecAction | None = None
-    httpGet: HTTPGetAction | None = None
-    tcpSocket: TCPSocketAction | None = None
-    grpc: GRPCAction | None = None
-    initialDelaySeconds: int | None = None
-    periodSeconds: int | None = None
-    timeoutSeconds: int | None = None
-    successThreshold: int | None = None
-    failureThreshold: int | None = None
-    terminationGracePeriodSeconds: int | None = None
-
-
-class SleepAction(WireModel):
-    seconds: int
-
-
-class LifecycleHandler(WireModel):
-    """One of the actions is set."""
-
-    exec: ExecAction | None = None
-    httpGet: HTTPGetAction | None = None
-    tcpSocket: TCPSocketAction | None = None
-    sleep: SleepAction | None = None
-
-
-class Lifecycle(WireModel):
-    postStart: LifecycleHandler | None = None
-    preStop: LifecycleHandler | None = None
-
-
 class Container(WireModel):
     name: str
     image: str = ""
@@ -305,6 +246,19 @@ class HostAlias(WireModel):
     hostnames: list[str] | None = None
 
 
+class PodDNSConfigOption(WireModel):
+    name: str = ""
+    value: str | None = None
+
+
+class PodDNSConfig(WireModel):
+    """Added to what the policy gives."""
+
+    nameservers: list[str] | None = None
+    searches: list[str] | None = None
+    options: list[PodDNSConfigOption] | None = None
+
+
 class PodSpec(WireModel):
     containers: list[Container] = Field(default_factory=list, max_length=_MANY)
     initContainers: list[Container] | None = Field(None, max_length=_MANY)
@@ -320,6 +274,10 @@ class PodSpec(WireModel):
     shareProcessNamespace: bool | None = None
     runtimeClassName: str | None = None
     hostname: str | None = None
+    subdomain: str | None = None
+    setHostnameAsFQDN: bool | None = None
+    dnsPolicy: str | None = None  # ClusterFirst | ClusterFirstWithHostNet | Default | None
+    dnsConfig: PodDNSConfig | None = None
     hostAliases: list[HostAlias] | None = Field(None, max_length=_MANY)
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None

@@ -139,14 +139,20 @@ async def test_a_memory_volume_is_memory_in_the_container_too(agent: Agent) -> N
 
 async def test_a_pod_resolves_its_own_name_and_its_aliases(agent: Agent) -> None:
     aliases = [{"ip": "192.0.2.7", "hostnames": ["db", "db.example"]}]
-    agent.put(manifest("named", {"name": "app"}, hostAliases=aliases))
+    names = {"hostname": "first", "subdomain": "sub", "setHostnameAsFQDN": True}
+    options = [{"name": "ndots", "value": "2"}]
+    config = {"nameservers": ["192.0.2.53"], "searches": ["own.example"], "options": options}
+    asked_for = {**names, "dnsPolicy": "None", "dnsConfig": config}
+    agent.put(manifest("named", {"name": "app"}, hostAliases=aliases, **asked_for))
     await agent.runs("named")
     container_id = agent.ids("named")["app"].removeprefix("containerd://")
-    asked = "ping -c1 -W1 $(hostname); ping -c1 -W1 db.example; cat /etc/hosts"
+    asked = "ping -c1 -W1 $(hostname); ping -c1 -W1 db.example; cat /etc/resolv.conf /etc/hosts"
     seen = await agent.runtime.exec_sync(container_id, ["sh", "-c", asked], timeout_s=10)
-    told, name = seen.stdout.decode(), f"named-{agent.node}"
+    told, name = seen.stdout.decode(), "first.sub.default.svc"
     assert f"PING {name} ({agent.status('named').podIP})" in told
     assert "PING db.example (192.0.2.7)" in told
+    for line in ("search own.example", "nameserver 192.0.2.53", "options ndots:2"):
+        assert f"{line}\n" in told
     assert told.endswith("\n# Entries added by HostAliases.\n192.0.2.7\tdb\tdb.example\n")
 
 

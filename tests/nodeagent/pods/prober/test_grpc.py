@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from nodeagent.pods.prober import grpc as prober_grpc
 from nodeagent.pods.prober.probes import Prober, ProbeTarget
-from orch.wire.records.pods import Container, Probe
+from orch.wire.records.handlers import Probe
+from orch.wire.records.pods import Container
 from tests.fakes.runtime import FakeRuntime
 
 LONG = "x" * 300

@@ -12,7 +12,8 @@ from aiohttp import web
 
 from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.runtime.base import ExecResult, RuntimeCallError, RuntimeTimeout
-from orch.wire.records.pods import Container, Probe
+from orch.wire.records.handlers import Probe
+from orch.wire.records.pods import Container
 from tests.fakes.pods import container_data
 from tests.fakes.runtime import FakeRuntime
 

@@ -9,7 +9,8 @@ import pytest
 
 from nodeagent.pods.prober import results as prober_results
 from nodeagent.pods.prober.results import KeptResult, ResultFiles, Tally
-from orch.wire.records.pods import Container, Probe
+from orch.wire.records.handlers import Probe
+from orch.wire.records.pods import Container
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 

@@ -26,7 +26,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
         {},
         [("spec.containers[0].securityContext.privilegd", "there is no such field")],
     ),
-    ({}, {"dnsPolicy": "None"}, [("spec.dnsPolicy", "does not support it")]),
+    ({}, {"overhead": {}}, [("spec.overhead", "does not support it")]),
     ({}, {"volumes": [{"name": "v", "nfs": {}}]}, [("spec.volumes[0].nfs", "not support")]),
     ({}, {"metadata": {"lables": {}}}, [("metadata.lables", "did you mean labels?")]),
     ({"volumeMounts": [{"name": "v", "mountPath": "/v", "subPathExpr": "$(A)"}]}, {}, []),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.logs.termination_messages import TerminationMessages
+from nodeagent.pods.spec.dns import DnsSettings
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import hosts
 from nodeagent.pods.volumes.hosts import HostsFiles
@@ -35,12 +36,18 @@ ALIASES = {
 }
 ADDED = "\n# Entries added by HostAliases.\n123.45.67.89\tfoo\tbar\nfd00::1\ta.example\n"
 ADDED += "010.0.0.7\tb.example\n"
+DOMAIN = DnsSettings(domain="cluster.local")
 NODE = "127.0.0.1 localhost\n192.0.2.1 node1\n"
 
 # the pod's fields, its addresses, its file; upstream: TestManagedHostsFileContent
 CONTENTS: list[tuple[dict[str, Any], list[str], str]] = [
     ({}, ["10.0.0.2"], f"{LOCAL}10.0.0.2\tweb\n"),
     ({"hostname": "db"}, ["10.0.0.2", "fd00::2"], f"{LOCAL}10.0.0.2\tdb\nfd00::2\tdb\n"),
+    (
+        {"hostname": "db", "subdomain": "data"},
+        ["10.0.0.2"],
+        f"{LOCAL}10.0.0.2\tdb.data.default.svc.cluster.local\tdb\n",
+    ),
     (ALIASES, ["10.0.0.2"], f"{LOCAL}10.0.0.2\tweb\n{ADDED}"),
     ({"hostNetwork": True}, [], f"# Kubernetes-managed hosts file (host network).\n{NODE}"),
     (
@@ -55,7 +62,7 @@ CONTENTS: list[tuple[dict[str, Any], list[str], str]] = [
 def test_a_pod_knows_its_own_name_and_its_aliases(
     fields: dict[str, Any], addresses: list[str], text: str
 ) -> None:
-    assert hosts.content(pod(**fields), addresses, NODE) == text
+    assert hosts.content(pod(**fields), addresses, NODE, DOMAIN) == text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""What is done to a container at set times: probes, and hooks of its start and end."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orch.wire.records.meta import WireModel
+
+
+class ExecAction(WireModel):
+    command: list[str] = Field(default_factory=list)
+
+
+class HTTPHeader(WireModel):
+    name: str
+    value: str = ""
+
+
+class HTTPGetAction(WireModel):
+    path: str | None = None
+    port: int | str  # a number, or the name of one of the container's ports
+    host: str | None = None
+    scheme: str | None = None  # HTTP | HTTPS
+    httpHeaders: list[HTTPHeader] | None = None
+
+
+class TCPSocketAction(WireModel):
+    port: int | str
+    host: str | None = None
+
+
+class GRPCAction(WireModel):
+    port: int
+    service: str | None = None  # "" asks for the server as a whole
+
+
+class Probe(WireModel):
+    """One of the actions is set; times are whole seconds, None the default."""
+
+    exec: ExecAction | None = None
+    httpGet: HTTPGetAction | None = None
+    tcpSocket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
+    initialDelaySeconds: int | None = None
+    periodSeconds: int | None = None
+    timeoutSeconds: int | None = None
+    successThreshold: int | None = None
+    failureThreshold: int | None = None
+    terminationGracePeriodSeconds: int | None = None
+
+
+class SleepAction(WireModel):
+    seconds: int
+
+
+class LifecycleHandler(WireModel):
+    """One of the actions is set."""
+
+    exec: ExecAction | None = None
+    httpGet: HTTPGetAction | None = None
+    tcpSocket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(WireModel):
+    postStart: LifecycleHandler | None = None
+    preStop: LifecycleHandler | None = None
