@@ -61,6 +61,7 @@ class Model:
         for one in cluster.pods.values():
             due += self._of_pod(cluster, one, ready, turned | silent)
         self.started_s = {u: s for u, s in self.started_s.items() if u in cluster.pods}
+        due += self._unknown(cluster, known)
         due += self._orphans(cluster)
         due += self._evicting(cluster, ready)
         self.shown = seen
@@ -95,6 +96,16 @@ class Model:
             self.unmarked.add(uid)
             return [f"mark {one.metadata.name}"]
         return []
+
+    def _unknown(self, cluster: Cluster, known: dict[str, Shown]) -> list[str]:
+        """Pods that no agent has accepted, of a node that nobody has heard of."""
+        return [
+            f"FailedScheduling {one.metadata.name}"
+            for uid, one in cluster.pods.items()
+            if not {one.spec.nodeName} & {*cluster.nodes, *known}
+            and uid not in self.orphaned_s
+            and one.status.startTime is None
+        ]
 
     def _orphans(self, cluster: Cluster) -> list[str]:
         left = {p.metadata.uid: p for p in cluster.pods.values()} | {
