@@ -103,8 +103,12 @@ class CriRuntime:
         request = pb.RunPodSandboxRequest(
             config=cri_requests.sandbox_config(spec), runtime_handler=spec.runtime_handler
         )
+        return await loops.finish(self._run_sandbox(request), name="runtime RunPodSandbox")
+
+    async def _run_sandbox(self, request: Any) -> str:
+        """Known even if its caller is cancelled."""
         timeout_s = self._timeout_s * _SANDBOX_TIMEOUT_FACTOR
-        response = await self._write("RunPodSandbox", request, timeout_s)
+        response = await self._call("RunPodSandbox", request, timeout_s)
         self._made.add(sandbox_id := str(response.pod_sandbox_id))
         return sandbox_id
 

@@ -48,8 +48,9 @@ class Informer(Generic[T]):
 
     `on_change` is called in the loop after each change that was applied and after each list.
     `last_contact_s` is loop time of the last list, event or bookmark; None before the first. A
-    watch without one for `silence_s` is given up, and resumed over a new connection. With `doubts`,
-    a list that lacks known objects is not believed while any of a few of them can still be read.
+    watch without one for `silence_s` is given up, and resumed over a new connection. A list that
+    lacks known objects is not believed while any of a few of them can still be read, so
+    `field_selector` must be about what does not change.
     """
 
     def __init__(
@@ -61,9 +62,7 @@ class Informer(Generic[T]):
         field_selector: str = "",
         on_change: Callable[[], object] = lambda: None,
         silence_s: float = SILENCE_S,
-        doubts: bool = False,
     ) -> None:
-        self._doubts = doubts
         self.last_contact_s: float | None = None
         self.silence_s = silence_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -124,10 +123,7 @@ class Informer(Generic[T]):
             self._model, self._namespace, field_selector=self._field_selector
         )
         listed = {obj.key: obj for obj in result.items}
-        if self._doubts:
-            await self._require_gone(
-                [obj for key, obj in self._objects.items() if key not in listed]
-            )
+        await self._require_gone([obj for key, obj in self._objects.items() if key not in listed])
         self._objects = listed
         self._revision = result.resource_version
         self._synced.set()

@@ -183,7 +183,7 @@ def _require_kind(model: type[ApiObject], version: Any, kind: Any, suffix: str =
     """ValueError unless the answer says that it is what was asked for."""
     resource = kinds.resource_of(model)
     if (version, kind) != (resource.api_version, f"{resource.kind}{suffix}"):
-        raise ValueError(f"it says to be a {kind!r} of {version!r}")
+        raise ValueError(f"its kind is {kind!r} of {version!r}")
 
 
 def _require_identity(record: ApiObject, key: str = "") -> None:

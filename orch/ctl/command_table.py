@@ -26,8 +26,8 @@ class Verb(NamedTuple):
 class Entry(NamedTuple):
     """A command, or with `below` a word that others follow.
 
-    `verb` names its Verb in the module; "" where the module itself has its members. `advice` is for
-    who writes another word than those below.
+    `verb` names its Verb in the module; "" where the module itself has its members. `advice` is
+    shown for any other word than those below.
     """
 
     module: str

@@ -119,7 +119,7 @@ async def choose_runtime(endpoint: str | None, tool: RuntimeTool | None) -> Runt
 
 
 async def _running() -> RuntimeChoice:
-    """The runtime that is named or runs; what the tool's `find` does, for who has no tool."""
+    """The runtime that is named or runs; what the tool's `find` does, where there is none."""
     named = os.environ.get(_VARIABLE, "")
     if named:
         return RuntimeChoice(named if "://" in named else f"unix://{named}")

@@ -61,7 +61,7 @@ def _phase_of_apps(
     *,
     finished: bool,
 ) -> str:
-    """A sidecar that runs keeps the phase; how it ends has no say."""
+    """A sidecar that runs keeps the phase; how it ends does not matter."""
     if any(not _counts_as_started(status) for status in apps):
         return PENDING
     running = any(status.state and status.state.running for status in (*apps, *sidecars))

@@ -54,7 +54,6 @@ class ApiSource:
             field_selector=f"spec.nodeName={node_name}",
             on_change=self._notify,
             silence_s=silence_s,
-            doubts=True,
         )
         self._annotated: dict[str, Pod] = {}  # by uid
         self._odd = OnceLog(log)

@@ -103,7 +103,7 @@ class HostsFiles:
 
 def _read(path: str) -> str:
     try:
-        with os.fdopen(descriptors.open_file(path), "rb") as file:
+        with os.fdopen(descriptors.open_file(os.path.realpath(path)), "rb") as file:
             return file.read(MAX_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return ""

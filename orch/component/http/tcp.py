@@ -66,7 +66,8 @@ def limit_unacknowledged(connection: TransportSocket, *, limited: bool) -> None:
     """
     if connection.family in _TCP:
         timeout_ms = UNACKNOWLEDGED_MS if limited else 0
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
 
 
 class ListeningSocket(socket.socket):

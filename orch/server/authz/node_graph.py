@@ -56,8 +56,8 @@ class NodeGraph:
 
 
 def _mark(plural: str, name: str) -> int:
-    """Keyed with the random seed of this process. Who could find another name of the same mark
-    would gain nothing: whoever writes a pod may refer to that object by its own name.
+    """Keyed with the random seed of this process. Finding another name of the same mark would gain
+    nothing: whoever writes a pod may refer to that object by its own name.
     """
     return hash((plural, name))
 

@@ -98,7 +98,7 @@ def _objects(backend: Backend) -> Iterator[Stored]:
 
 
 def _owners_of(stored: Stored) -> Owned:
-    """Remembered if they are few, as mostly: in memory they take eight times their bytes."""
+    """Remembered if they are few: in memory they take eight times their bytes."""
     if b'"ownerReferences":[' not in stored.data:
         return _NO_OWNERS
     known: Owned | None = stored.memo.get("owned")

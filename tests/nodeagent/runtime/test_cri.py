@@ -451,11 +451,20 @@ async def test_a_list_too_large_for_a_message_is_read_one_by_one(
     await a_running_container(runtime)
     bare = await runtime.run_sandbox(SandboxSpec(name="bare", namespace="shop", uid="u2"))
     gone = await runtime.run_sandbox(SandboxSpec(name="gone", namespace="shop", uid="u3"))
+    held = server.runtime.hold("run_sandbox")
+    call = asyncio.ensure_future(
+        runtime.run_sandbox(SandboxSpec(name="late", namespace="shop", uid="u4"))
+    )
+    await held.reached.wait()
+    call.cancel()
+    held.release()
+    with pytest.raises(asyncio.CancelledError):
+        await call
     server.faults["ListPodSandbox"] = too_large
-    assert len(await runtime.list_sandboxes()) == 3
+    assert len(await runtime.list_sandboxes()) == 4
     await runtime.remove_sandbox(gone)
     listed = await runtime.list_sandboxes()
-    assert {row.name for row in listed} == {"web", "bare"}
+    assert {row.name for row in listed} == {"web", "bare", "late"}
     [said] = [record.getMessage() for record in caplog.records]
     assert "larger than max" in said and "look for pods with large labels" in said
 

@@ -122,7 +122,6 @@ class Watcher:
             field_selector="metadata.name!=x",
             on_change=self.on_change,
             silence_s=silence_s,
-            doubts=True,
         )
 
     def on_change(self) -> None:

@@ -205,9 +205,9 @@ async def test_a_refusal_without_a_status_keeps_its_code(
     [
         (b"<html>", "answered what is not JSON"),
         (b"[]", "answered what is not JSON: the answer is not an object"),
-        ({}, "answered what is not a Node: it says to be a None of None"),
-        ({"kind": "Status", "apiVersion": "v1"}, "it says to be a 'Status' of 'v1'"),
-        ({"kind": "Node", "apiVersion": "v2"}, "it says to be a 'Node' of 'v2'"),
+        ({}, "answered what is not a Node: its kind is None of None"),
+        ({"kind": "Status", "apiVersion": "v1"}, "its kind is 'Status' of 'v1'"),
+        ({"kind": "Node", "apiVersion": "v2"}, "its kind is 'Node' of 'v2'"),
         ({"kind": "Node", "apiVersion": "v1"}, "it has no metadata.name or no metadata.uid"),
         ({**NODE, "metadata": {"name": "alpha"}}, "it has no metadata.name or no metadata.uid"),
         ({**NODE, "metadata": {"name": "beta", "uid": "u"}}, "it is beta, not alpha"),
@@ -234,14 +234,14 @@ async def test_an_answer_that_makes_no_sense_is_no_answer(
     [
         ({}, "is not a list of /api/v1/nodes: its kind is ''"),
         ({"kind": "Status", "apiVersion": "v1", "items": []}, "its kind is 'Status'"),
-        ({**NODES, "kind": "PodList", "items": []}, "it says to be a 'PodList' of 'v1'"),
-        ({**NODES, "apiVersion": "v2", "items": []}, "it says to be a 'NodeList' of 'v2'"),
+        ({**NODES, "kind": "PodList", "items": []}, "its kind is 'PodList' of 'v1'"),
+        ({**NODES, "apiVersion": "v2", "items": []}, "its kind is 'NodeList' of 'v2'"),
         (NODES, "it has no items"),
         ({**NODES, "items": {}}, "it has no items"),
         ({**NODES, "items": None}, "is not a list of Node"),
         ({**NODES, "metadata": {}, "items": []}, "it has no metadata.resourceVersion"),
         ({**NODES, "metadata": {"resourceVersion": ""}, "items": []}, "no metadata.resource"),
-        ({**NODES, "items": [{**NODE, "kind": "Pod"}]}, "it says to be a 'Pod' of 'v1'"),
+        ({**NODES, "items": [{**NODE, "kind": "Pod"}]}, "its kind is 'Pod' of 'v1'"),
         ({**NODES, "items": [{}]}, "it has no metadata.name or no metadata.uid"),
         ({**NODES, "items": [{**NODE, "metadata": {"uid": "u"}}]}, "it has no metadata.name"),
     ],
@@ -335,8 +335,8 @@ async def test_a_line_that_makes_no_sense_ends_the_watch(
 @pytest.mark.parametrize(
     ("obj", "text"),
     [
-        ({**NODE, "kind": "Pod"}, "it says to be a 'Pod' of 'v1'"),
-        ({**NODE, "apiVersion": "x"}, "it says to be a 'Node' of 'x'"),
+        ({**NODE, "kind": "Pod"}, "its kind is 'Pod' of 'v1'"),
+        ({**NODE, "apiVersion": "x"}, "its kind is 'Node' of 'x'"),
         ({**NODE, "metadata": {"name": "alpha"}}, "it has no metadata.resourceVersion"),
         (
             {**NODE, "metadata": {"name": "alpha", "resourceVersion": "9"}},

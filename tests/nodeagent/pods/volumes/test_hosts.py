@@ -90,6 +90,15 @@ async def test_the_containers_of_a_pod_share_one_file(tmp_path: Path) -> None:
     assert (after.st_ino, after.st_mode & 0o777) == (before.st_ino, 0o644)
 
 
+async def test_the_nodes_own_file_may_be_a_link(tmp_path: Path) -> None:
+    """As on systems that make /etc from a store of packages."""
+    (tmp_path / "stored").write_text(NODE)
+    (tmp_path / "hosts").symlink_to("stored")
+    files = HostsFiles(str(tmp_path), str(tmp_path / "hosts"))
+    (mount,) = await files.mounts(pod(hostNetwork=True), [])
+    assert Path(mount.host_path).read_text().endswith(NODE)
+
+
 async def test_a_file_that_was_begun_is_whole_before_a_cancelled_caller_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@ import contextlib
 import os
 import resource
 import socket
+from asyncio.trsock import TransportSocket
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +33,17 @@ def test_sockets_that_are_not_tcp_are_left() -> None:
     with one, other:
         tcp.notice_dead_peer(one)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
+
+
+def test_a_peer_may_be_allowed_to_pause_until_its_connection_is_closed() -> None:
+    plain = socket.socket()
+    connection = TransportSocket(plain)
+    for limited, timeout_ms in ((True, 60_000), (False, 0), (True, 60_000)):
+        tcp.limit_unacknowledged(connection, limited=limited)
+        found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert found == timeout_ms
+    plain.close()
+    tcp.limit_unacknowledged(connection, limited=False)
 
 
 @contextlib.contextmanager
