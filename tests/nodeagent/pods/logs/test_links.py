@@ -31,6 +31,18 @@ async def test_a_link_leads_to_the_log_and_goes_with_it(links: LogLinks, tmp_pat
     assert sorted(os.listdir(made)) == ["elsewhere", "other"]
 
 
+async def test_links_of_pods_with_long_names_are_told_apart(
+    links: LogLinks, tmp_path: Path
+) -> None:
+    """A tenant's pod took the link of another's with the same name, and a restart's was missing."""
+    rests = [f"_{space}_{'c' * 63}-{'0' * 63}{number}" for space in "ab" for number in (1, 2)]
+    for rest in rests:
+        await links.add("p" * 253 + rest, str(tmp_path / "log"))
+    made = sorted(os.listdir(tmp_path / "containers"))
+    assert [name.lstrip("p") for name in made] == [f"{rest}.log" for rest in rests]
+    assert {len(name) for name in made} == {255}
+
+
 async def test_only_a_directory_of_logs_that_is_named_pods_has_links(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
     links = LogLinks(str(tmp_path / "logs"))
