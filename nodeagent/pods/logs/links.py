@@ -8,14 +8,15 @@ is logged once.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import logging
 import os
 from pathlib import Path
 
 from nodeagent import descriptors
 from nodeagent.pods.volumes import directories
+from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ class LogLinks:
     async def add(self, name: str, target: str) -> None:
         """Link `name`, which gets the suffix, to a log that exists."""
         if self.directory:
-            await asyncio.to_thread(self._add, self.directory, name, target)
+            add = functools.partial(self._add, self.directory, name, target)
+            await loops.finish_in_thread(add, name="link to a log")
 
     def remove(self, beginning: str) -> None:
         """Remove the links to the logs whose paths begin like this. Blocking."""

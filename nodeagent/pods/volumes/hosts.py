@@ -8,8 +8,7 @@ a copy of the node's file.
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
 from nodeagent.runtime.base import Mount
+from orch.component.process import loops
 from orch.wire import validation
 from orch.wire.records.pods import Pod
 
@@ -55,16 +55,14 @@ def content(pod: Pod, addresses: Sequence[str], node_hosts: str = "") -> str:
 def _aliases(pod: Pod) -> Iterator[str]:
     for number, alias in enumerate(pod.spec.hostAliases or ()):
         where = f"spec.hostAliases[{number}]"
-        try:
-            address = ipaddress.ip_address(alias.ip)
-        except ValueError:
-            raise SpecError(f"{where}.ip: {alias.ip!r} is not an IP address") from None
+        if validation.address_problems(alias.ip):
+            raise SpecError(f"{where}.ip: {alias.ip!r} is not an IP address")
         for name in alias.hostnames or ():
             if not validation.is_dns1123_subdomain(name):
                 raise SpecError(f"{where}.hostnames: {name!r} is not a DNS name")
         if alias.hostnames:
             names = "\t".join(alias.hostnames)
-            yield f"{address}\t{names}"
+            yield f"{alias.ip}\t{names}"
 
 
 class HostsFiles:
@@ -79,7 +77,8 @@ class HostsFiles:
         if not addresses and not pod.spec.hostNetwork:
             return ()
         path = self._pods / (pod.metadata.uid or "") / FILE
-        await asyncio.to_thread(self._write, path, pod, addresses)
+        write = functools.partial(self._write, path, pod, addresses)
+        await loops.finish_in_thread(write, name=f"hosts of {pod.key}")
         return (Mount(str(path), PATH),)
 
     def _write(self, path: Path, pod: Pod, addresses: Sequence[str]) -> None:

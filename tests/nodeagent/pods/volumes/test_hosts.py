@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import hosts
 from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.runtime.base import Mount
+from tests.fakes.held_threads import cancel_in_thread
 from tests.fakes.pods import UID, container_data, instance, pod, sandbox, seen
 from tests.fakes.podworld import PodWorld
 
@@ -58,6 +60,7 @@ def test_a_pod_knows_its_own_name_and_its_aliases(
     ("alias", "problem"),
     [
         ({"ip": "1.2.3.4\n6.6.6.6 x"}, r"spec\.hostAliases\[0\]\.ip: .* is not an IP address"),
+        ({"ip": "fe80::1%\n6.6.6.6 x", "hostnames": ["a"]}, "is not an IP address"),
         ({"ip": "1.2.3.4", "hostnames": ["a\n6.6.6.6 x"]}, "is not a DNS name"),
     ],
 )
@@ -77,6 +80,13 @@ async def test_the_containers_of_a_pod_share_one_file(tmp_path: Path) -> None:
     assert path.read_text() == f"{LOCAL}10.0.0.3\tweb\n"
     after = path.stat()
     assert (after.st_ino, after.st_mode & 0o777) == (before.st_ino, 0o644)
+
+
+async def test_a_file_that_is_being_made_is_finished_before_its_pod_goes(tmp_path: Path) -> None:
+    """A pod deleted at that moment left a directory, which nobody removed."""
+    making = asyncio.create_task(HostsFiles(str(tmp_path)).mounts(pod(), ["10.0.0.2"]))
+    await cancel_in_thread(making)
+    assert (tmp_path / "pods" / UID / "etc-hosts").exists()
 
 
 async def test_a_container_cannot_fill_the_disk_through_it(tmp_path: Path) -> None:
