@@ -3,7 +3,8 @@
 `note` never waits and never fails; `run` posts in the background. A repetition within an hour
 increments the count of the first event instead of creating another. Events are best effort: when
 the server is unreachable they are dropped, oldest first, and counted; the log has the start and the
-end of that. An event that the server rejects for its content is only counted.
+end of that. An event that the server rejects for its content is only counted, and so are further
+ones of an object that has too many: a pod chooses what its probes say, and how often.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 _MAX_QUEUED = 1000
 _MAX_REMEMBERED = 4096
 _SHOWN = 4096  # characters of a message: it may quote what a user has chosen, of any length
+_BURST = 200  # events of one object at once; the reference's recorder lets 25 pass
+_REFILL_S = 3.0  # for another one
 _REPEAT_WITHIN_S = 3600.0
 _NAME_LIMIT = 253 - 17  # room for the number that makes the event's name unique
 
@@ -76,10 +79,15 @@ class EventRecorder:
         self._dropped_before = 0  # `dropped` when an event was last posted
         self._outage = OnceLog(log)
         self._posted: collections.OrderedDict[_Occurrence, _Posted] = collections.OrderedDict()
+        # By the object's uid: how many events it may have, at which time.
+        self._allowed: collections.OrderedDict[str, tuple[float, float]] = collections.OrderedDict()
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
         """Queue an event about `obj`; `type` is Normal or Warning."""
         if self._client is None:
+            return
+        if self._is_too_much(obj.metadata.uid or ""):
+            self.dropped += 1
             return
         if len(self._queue) >= _MAX_QUEUED:
             self._queue.popleft()
@@ -89,6 +97,15 @@ class EventRecorder:
         about = (meta.uid or "", obj.kind, obj.apiVersion, meta.namespace or "", meta.name)
         self._queue.append(_Occurrence(*about, type=type, reason=reason, message=message[:_SHOWN]))
         self._arrived.set()
+
+    def _is_too_much(self, uid: str) -> bool:
+        now_s = self._now().timestamp()
+        allowed, at_s = self._allowed.pop(uid, (_BURST, now_s))
+        allowed = min(allowed + max(now_s - at_s, 0.0) / _REFILL_S, _BURST)
+        self._allowed[uid] = max(allowed - 1, allowed % 1), now_s
+        if len(self._allowed) > _MAX_REMEMBERED:
+            self._allowed.popitem(last=False)
+        return allowed < 1
 
     async def run(self) -> None:
         """Post queued events forever; without a client, only wait."""

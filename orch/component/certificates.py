@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
-_SUBJECT_LENGTH = 200  # that is shown: a client can send 100 kB
+_SUBJECT_LENGTH = 200  # that is shown
+_DECODED_LENGTH = 16 * 1024  # as PEM: a client can send 100 kB of names, which take 50 ms
 _REASONS = {  # of OpenSSL's X509_V_ERR_*
     2: "unknown_authority", 9: "not_yet_valid", 10: "expired", 18: "unknown_authority",
     19: "unknown_authority", 20: "unknown_authority", 21: "unknown_authority",
@@ -66,6 +67,8 @@ class ServerEnd(ssl.SSLObject):
         inner: Any = self._sslobj  # type: ignore[attr-defined]
         chain = inner.get_verified_chain() or ()
         for certificate in chain:
+            if len(certificate.public_bytes()) > _DECODED_LENGTH:
+                return "too large to be shown"
             info = certificate.get_info()
             return f"{_name(info['subject'])}, valid until {info['notAfter']}"
         return "unknown"

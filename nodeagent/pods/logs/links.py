@@ -52,7 +52,7 @@ class LogLinks:
     def _add(self, directory: Path, name: str, target: str) -> None:
         if not os.path.lexists(target):
             return
-        shown = name[: _NAME_BYTES - len(_SUFFIX)] + _SUFFIX
+        shown = _fitting(name) + _SUFFIX
         try:
             directories.make(directory, unlinked=1)
             with descriptors.directory(directory) as opened, contextlib.suppress(FileExistsError):
@@ -63,3 +63,9 @@ class LogLinks:
             self._outage.failed(text, directory, cause, cause=cause)
         else:
             self._outage.recovered()
+
+
+def _fitting(name: str) -> str:
+    """Of a name that is too long the pod's is cut: the rest tells whose log it is, and which."""
+    pod, mark, rest = name.partition("_")
+    return pod[: _NAME_BYTES - len(_SUFFIX) - len(mark + rest)] + mark + rest

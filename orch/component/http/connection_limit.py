@@ -149,9 +149,11 @@ class ConnectionLimit:
             self._starts.leave(here.handshakes)
 
     def log_refusal(self, network: str, refusal: str) -> None:
-        """`refusal` names the client certificate and says why it was refused."""
+        """`refusal` names the client certificate and says why it was refused. Whoever makes up
+        certificates silences its own network only.
+        """
         text = "%s refuses the client certificate %s (from %s)"
-        self._refusals.failed(text, self._name, refusal, network)
+        self._refusals.failed(text, self._name, refusal, network, subject=network)
 
     def _disown(self, connection: OpenConnection) -> None:
         owned = self._owned.get(connection.owner, {})

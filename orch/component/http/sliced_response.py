@@ -26,6 +26,7 @@ SLICE_BYTES = 128 * 1024  # encrypted, it is still below `daemon.LARGE_BYTES`
 BYTES_A_TURN = 256 * 1024  # of the event loop: about half a millisecond
 _GZIP_LEVEL = 1
 _GZIP_FORMAT = 31  # zlib's window bits for the largest window in a gzip file
+_PACKER_BYTES = 264 * 1024  # of zlib, for each
 _SLICES_A_TURN = BYTES_A_TURN // SLICE_BYTES
 
 Data = bytes | bytearray
@@ -80,7 +81,7 @@ class _LargeBody(payload.Payload):
     ) -> Awaitable[None]:
         protocol = writer.protocol if isinstance(writer, StreamWriter) else None
         if self.packed:
-            pieces, costly = gzipped(pieces), True
+            pieces, costly = Gzipped(pieces), True
         return send(pieces, protocol, writer.write, costly=costly)
 
 
@@ -152,18 +153,30 @@ class LazyBody(_LargeBody):
 def _nothing() -> None: ...
 
 
-def gzipped(pieces: Iterable[Piece]) -> Iterator[bytes]:
-    """The pieces, compressed a slice at a time: that takes half a millisecond, two at worst."""
-    packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
-    for piece in pieces:
-        view = memoryview(piece)
-        for start in range(0, len(view), SLICE_BYTES):
-            packed = packer.compress(view[start : start + SLICE_BYTES])
-            if start + SLICE_BYTES >= len(view):
-                piece, view = b"", memoryview(b"")  # not held while a slow client takes its time
-            # Flushed, so that no slice is without output: then the sender would not yield.
-            yield packed + packer.flush(zlib.Z_SYNC_FLUSH)
-    yield packer.flush()
+class Gzipped:
+    """The pieces, compressed a slice at a time: that takes half a millisecond, two at worst.
+
+    `held_bytes`: what that takes in memory, with the piece whose slices are being sent.
+    """
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self.held_bytes = _PACKER_BYTES
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
+        for piece in self._pieces:
+            self.held_bytes = _PACKER_BYTES + _own_bytes(piece)
+            view = memoryview(piece)
+            for start in range(0, len(view), SLICE_BYTES):
+                packed = packer.compress(view[start : start + SLICE_BYTES])
+                # Flushed, so that no slice is without output: then the sender would not yield.
+                yield packed + packer.flush(zlib.Z_SYNC_FLUSH)
+        yield packer.flush()
+
+
+def _own_bytes(piece: Piece) -> int:
+    return 0 if isinstance(piece, memoryview) else len(piece)
 
 
 async def send(
@@ -186,7 +199,8 @@ async def send(
         if piece is None:
             return
         if connection is not None:
-            connection.sending_bytes = 0 if isinstance(piece, memoryview) else len(piece)
+            held_bytes = pieces.held_bytes if isinstance(pieces, Gzipped) else 0
+            connection.sending_bytes = held_bytes + _own_bytes(piece)
         view = memoryview(piece)
         for start in range(0, len(view), SLICE_BYTES):
             if slices and slices % _SLICES_A_TURN == 0:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -53,6 +54,21 @@ async def test_a_message_of_any_length_is_cut_before_it_is_remembered(posting: P
     await asyncio.sleep(1)
     (event,) = posting.events()
     assert (event.message, event.count) == ("x" * 4096, 2)
+
+
+async def test_an_object_with_too_many_events_does_not_take_the_place_of_others(
+    posting: Posting,
+) -> None:
+    """A pod's probes may say something else each second, in each of a thousand containers."""
+    posting.recorder.note(NODE, "Normal", "NodeNotReady", "first")
+    for number in range(5000):
+        posting.recorder.note(POD, "Warning", "Unhealthy", f"{number}")
+    posting.recorder.note(NODE, "Normal", "NodeReady", "last")
+    posting.start()
+    await asyncio.sleep(1)
+    told = Counter(event.reason for event in posting.events())
+    assert told == {"NodeNotReady": 1, "Unhealthy": 200, "NodeReady": 1}
+    assert posting.recorder.dropped == 4800
 
 
 async def test_an_event_names_its_object_its_source_and_its_time(posting: Posting) -> None:
@@ -150,7 +166,8 @@ async def test_an_event_that_is_refused_for_itself_is_counted_and_no_outage(
 async def test_the_oldest_go_first_when_too_many_wait(caplog: pytest.LogCaptureFixture) -> None:
     recorder = EventRecorder(FakeApi(), "x")
     for number in range(1005):
-        recorder.note(NODE, "Normal", "R", str(number))
+        node = Node(metadata=ObjectMeta(name="n1", uid=f"u{number // 100}"))
+        recorder.note(node, "Normal", "R", str(number))
     assert recorder.dropped == 5
     assert caplog.messages == [
         "events cannot be posted to the API server and are dropped: 1000 are queued already"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
 from nodeagent.pods.logs.links import LogLinks
+from tests.fakes.held_threads import cancel_in_thread
 from tests.fakes.pods import UID, pod
 from tests.fakes.podworld import PodWorld
 
@@ -29,6 +31,26 @@ async def test_a_link_leads_to_the_log_and_goes_with_it(links: LogLinks, tmp_pat
     (made / "elsewhere").symlink_to("/etc/passwd")
     links.remove(str(tmp_path / "log"))
     assert sorted(os.listdir(made)) == ["elsewhere", "other"]
+
+
+async def test_a_link_that_is_being_made_is_made_before_its_log_goes(
+    links: LogLinks, tmp_path: Path
+) -> None:
+    making = asyncio.create_task(links.add("web_shop_app-1", str(tmp_path / "log")))
+    await cancel_in_thread(making)
+    assert os.listdir(tmp_path / "containers") == ["web_shop_app-1.log"]
+
+
+async def test_links_of_pods_with_long_names_are_told_apart(
+    links: LogLinks, tmp_path: Path
+) -> None:
+    """A tenant's pod took the link of another's with the same name, and a restart's was missing."""
+    rests = [f"_{space}_{'c' * 63}-{'0' * 63}{number}" for space in "ab" for number in (1, 2)]
+    for rest in rests:
+        await links.add("p" * 253 + rest, str(tmp_path / "log"))
+    made = sorted(os.listdir(tmp_path / "containers"))
+    assert [name.lstrip("p") for name in made] == [f"{rest}.log" for rest in rests]
+    assert {len(name) for name in made} == {255}
 
 
 async def test_only_a_directory_of_logs_that_is_named_pods_has_links(tmp_path: Path) -> None:

@@ -209,3 +209,14 @@ def test_a_closed_connection_cannot_be_claimed_for_ever() -> None:
 )
 def test_a_host_does_not_choose_its_network(address: str, network: str) -> None:
     assert network_of(address) == network
+
+
+def test_made_up_certificates_do_not_hide_who_else_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limit = ConnectionLimit("test", limit=4, limit_per_address=4)
+    for number in range(1000):
+        limit.log_refusal("192.0.2.1", f"CN=x{number}: self-signed certificate")
+    limit.log_refusal("192.0.2.2", "CN=node: certificate has expired")
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) < 30 and "CN=node" in said[-1]

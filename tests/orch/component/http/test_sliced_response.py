@@ -11,13 +11,16 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.test_utils import TestClient
 
+from orch.component.http.connection import Connection
 from orch.component.http.sliced_response import (
     BYTES_A_TURN,
     SLICE_BYTES,
+    Gzipped,
     Sending,
     SlicedBody,
     body_of,
     respond,
+    send,
     size_of,
 )
 from orch.component.process.daemon import LARGE_BYTES
@@ -106,6 +109,25 @@ async def test_a_compressed_body_gives_others_their_turn_however_small_it_become
     assert gzip.decompress(writer.taken) == body
     assert turns >= 64
     assert len(writer.taken) < SLICE_BYTES
+
+
+async def test_what_is_held_while_a_client_takes_a_compressed_body_counts() -> None:
+    """Of an unread answer of 3 MB only the slice that waited was counted."""
+
+    async def nothing(_request: object) -> web.StreamResponse:
+        raise AssertionError
+
+    connection = Connection(web.Server(nothing), loop=asyncio.get_running_loop())
+    counted = []
+
+    async def write(_slice: object) -> None:
+        counted.append(connection.sending_bytes)
+
+    body = bytes(8 * SLICE_BYTES)
+    await send(Gzipped((body, memoryview(body))), connection, write)
+    zlib_bytes = 256 * 1024
+    assert min(counted[:8]) > len(body) + zlib_bytes
+    assert len(body) > min(counted[8:]) > zlib_bytes  # others hold what a view is of
 
 
 async def test_a_body_that_was_sent_is_no_longer_held() -> None:
