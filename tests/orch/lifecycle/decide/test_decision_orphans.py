@@ -83,3 +83,10 @@ def test_a_pod_that_nobody_gives_a_node_is_told_once_and_after_a_while() -> None
     cluster.memory = Memory()  # of another leader
     assert said(cluster, 15) == [("waiting", UNBOUND)]
     assert {"uid-waiting", "uid-judged", "uid-going", "uid-bound"} == set(cluster.pods)
+
+
+def test_a_pod_without_a_node_is_told_of_again_before_its_event_expires() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.tick()
+    cluster.add(pod("waiting", ""))
+    assert said(cluster, 3700) == 3 * [("waiting", UNBOUND)]
