@@ -64,6 +64,7 @@ class Certificates:
     nodeagent: KeyPair  # serving
     node: KeyPair
     controller: KeyPair
+    controller_serving: KeyPair
     admin: KeyPair
     monitoring: KeyPair
     service_account: KeyPair  # its key signs the tokens of service accounts
@@ -84,6 +85,9 @@ def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certific
         nodeagent=authority.issue(Subject("nodeagent", node, (), (node, *local))),
         node=client("node", f"{names.USER_NODE_PREFIX}{node}", names.GROUP_NODES),
         controller=client("controller-manager", names.USER_CONTROLLER_MANAGER),
+        controller_serving=authority.issue(
+            Subject("controller-manager-serving", "orch-controller-manager", (), local)
+        ),
         admin=client("admin", "admin", names.GROUP_MASTERS),
         monitoring=client("monitoring", "prometheus", names.GROUP_MONITORING),
         service_account=authority.issue(Subject("service-account", "service-account")),
