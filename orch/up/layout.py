@@ -50,6 +50,7 @@ class Layout:
             f"staticPodPath: {json.dumps(str(self.manifests))}\n"
             f"podLogsDir: {json.dumps(str(self.logs / 'pods'))}\n"
         )
+        self.agent_config.chmod(0o600)  # as doctor advises
         first_start = not any(self.manifests.iterdir())
         if with_demo and first_start:
             demo = resources.files("orch.up").joinpath("demo.yaml").read_text()
