@@ -103,6 +103,8 @@ def controller_manager(layout: Layout, ports: Ports, certificates: Certificates)
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         f"--secure-port={ports.controller}",
         f"--client-ca-file={certificates.ca_file}",
+        f"--tls-cert-file={certificates.controller_serving.cert_file}",
+        f"--tls-private-key-file={certificates.controller_serving.key_file}",
     )
 
 

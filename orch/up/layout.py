@@ -50,6 +50,7 @@ class Layout:
             f"staticPodPath: {json.dumps(str(self.manifests))}\n"
             f"podLogsDir: {json.dumps(str(self.logs / 'pods'))}\n"
         )
+        self.agent_config.chmod(0o600)  # as doctor advises
         first_start = not any(self.manifests.iterdir())
         if with_demo and first_start:
             demo = resources.files("orch.up").joinpath("demo.yaml").read_text()
@@ -64,6 +65,7 @@ class Certificates:
     nodeagent: KeyPair  # serving
     node: KeyPair
     controller: KeyPair
+    controller_serving: KeyPair
     admin: KeyPair
     monitoring: KeyPair
     service_account: KeyPair  # its key signs the tokens of service accounts
@@ -84,6 +86,9 @@ def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certific
         nodeagent=authority.issue(Subject("nodeagent", node, (), (node, *local))),
         node=client("node", f"{names.USER_NODE_PREFIX}{node}", names.GROUP_NODES),
         controller=client("controller-manager", names.USER_CONTROLLER_MANAGER),
+        controller_serving=authority.issue(
+            Subject("controller-manager-serving", "orch-controller-manager", (), local)
+        ),
         admin=client("admin", "admin", names.GROUP_MASTERS),
         monitoring=client("monitoring", "prometheus", names.GROUP_MONITORING),
         service_account=authority.issue(Subject("service-account", "service-account")),

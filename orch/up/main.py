@@ -60,11 +60,13 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _run(options: argparse.Namespace, stop: Stop) -> None:
     layout = Layout(options.run_dir.absolute())
-    layout.make()
     try:
+        layout.make()
         acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
     except LockHeldError as error:
         raise SetupError(str(error)) from None
+    except OSError as error:
+        raise SetupError(f"cannot use --run-dir {layout.run_dir}: {error}") from None
     tool = None
     if options.runtime_tool:
         tool = RuntimeTool(options.runtime_tool, layout.runtime, shared=layout.agent_root)

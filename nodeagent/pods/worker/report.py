@@ -90,3 +90,12 @@ def initialising_s(pod: Pod, seen: ObservedPod) -> float:
         for detail in seen.containers
         if detail.container.name in inits and detail.container.state is ContainerState.EXITED
     )
+
+
+def former_end(seen: ObservedPod, name: str) -> str:
+    """How the container of that name had ended before, for a log line; "" if it had not."""
+    latest = seen.latest(name)
+    if latest is None or latest.container.state is not ContainerState.EXITED:
+        return ""
+    reason = f" ({latest.reason})" if latest.reason else ""
+    return f" again: it had ended with {latest.exit_code}{reason}"

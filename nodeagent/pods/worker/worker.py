@@ -79,6 +79,7 @@ class PodWorker:
         self._unavailable = Backoff(*_UNAVAILABLE_S)
         self._counts = services.counts
         self._seen_s = seen_s
+        self._is_new = not (pod and pod.status.startTime)  # no agent had accepted it
         self._is_starting = False  # created by this worker, and not Running yet
         self._wake = asyncio.Event()
         self._removal: PodRemoval | None = None
@@ -255,7 +256,7 @@ class PodWorker:
         if not finished:  # its effect is unknown: observe before the next plan
             await self._pleg.after_listing(self.uid)
             return 0.0
-        self._succeeded(action)
+        self._succeeded(action, seen)
         unchanged = self._registry.view(self.uid) == seen
         return _PAUSE_WITHOUT_PROGRESS_S if unchanged else 0.0
 
@@ -274,17 +275,18 @@ class PodWorker:
         finally:
             await loops.cancel(task, interrupt)
 
-    def _succeeded(self, action: Action) -> None:
+    def _succeeded(self, action: Action, before: ObservedPod) -> None:
         self._failed_action = None
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
         self._clear_failure(subject)
         if isinstance(action, CreateSandbox):
             self._counts.started_pods += 1
-            self._is_starting = self._is_starting or action.attempt == 0
+            self._is_starting = self._is_starting or (self._is_new and action.attempt == 0)
         if isinstance(action, StartContainer):
             self._counts.started_containers[container_type(self.pod, action.name)] += 1
-            log.info("pod %s: started container %s", self.name, action.name)
+            end = report.former_end(before, action.name)
+            log.info("pod %s: started container %s%s", self.name, action.name, end)
 
     def _note(self, failed: StepFailed) -> None:
         self._backoffs.note(failed, self._now_s())

@@ -9,6 +9,7 @@ pkg/controller/podgc, and the defects reported against them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -89,7 +90,7 @@ def _unknown_nodes(memory: Memory, view: View, settings: Settings) -> list[Actio
 def _plan_unbound(
     memory: Memory, view: View, settings: Settings
 ) -> tuple[list[Action], dict[str, float]]:
-    """An event for each pod that nobody has given a node for a while, once.
+    """An event for each pod that nobody has given a node for a while, and again before it expires.
 
     Also when each of them was first seen, by uid. A scheduler, where there is one, says itself what
     is wrong, and leaves a condition.
@@ -101,9 +102,15 @@ def _plan_unbound(
     notes = _few(
         Note(pod, "Warning", "FailedScheduling", _UNBOUND)
         for uid, pod in waiting.items()
-        if looked_s < first_seen_s[uid] + settings.unbound_s <= now_s
+        if _times_told(looked_s - first_seen_s[uid], settings)
+        < _times_told(now_s - first_seen_s[uid], settings)
     )
     return notes, first_seen_s
+
+
+def _times_told(waited_s: float, settings: Settings) -> int:
+    """How often a pod that has waited so long is to be told of."""
+    return max(0, 1 + math.floor((waited_s - settings.unbound_s) / settings.unbound_again_s))
 
 
 def _is_waiting(pod: Pod) -> bool:

@@ -29,6 +29,7 @@ class Settings:
     max_view_age_s: float = 15.0  # no node is judged by an older view
     orphan_quarantine_s: float = 40.0
     unbound_s: float = 10.0  # without a node, before that is told
+    unbound_again_s: float = 1800.0  # until it is told again: events are kept for an hour
 
 
 @dataclass(frozen=True, slots=True)

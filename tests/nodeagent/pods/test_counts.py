@@ -92,6 +92,18 @@ async def test_a_start_counts_from_the_pods_creation_and_without_its_init_contai
 
 
 @pytest.mark.looptime
+async def test_a_pod_that_an_agent_had_accepted_before_is_not_started_since_its_creation(
+    world: PodWorld,
+) -> None:
+    accepted = {"startTime": format_time(EPOCH)}
+    await world.start(pod(status=accepted))
+    await world.until(lambda: world.status().status.phase == "Running")
+    await asyncio.sleep(1)
+    for one in (counts.POD_START, counts.POD_START_TOTAL, counts.POD_START_SLI):
+        assert observed(world.counts.timings, one) == {}
+
+
+@pytest.mark.looptime
 async def test_work_on_a_pod_that_waits_for_the_runtime_begins_late(world: PodWorld) -> None:
     hold = world.runtime.hold("list_sandboxes")
     await world.start(pod())

@@ -76,6 +76,8 @@ def test_the_controller_manager_takes_its_command_line(
     assert given.client_ca_file == certificates.ca_file
     assert given.kubeconfig == str(layout.kubeconfig("controller-manager"))
     assert given.secure_port == 1004
+    assert given.tls_cert_file == certificates.controller_serving.cert_file
+    assert given.tls_private_key_file == certificates.controller_serving.key_file
 
 
 def test_the_agent_takes_its_command_line(layout: Layout, certificates: Certificates) -> None:

@@ -67,6 +67,7 @@ def test_the_agent_reads_the_configuration_written_for_it(layout: Layout) -> Non
     config = load_config(str(layout.agent_config), str(layout.agent_drop_ins))
     assert config.staticPodPath == str(layout.manifests)
     assert config.podLogsDir == str(layout.logs / "pods")
+    assert layout.agent_config.stat().st_mode & 0o077 == 0
 
 
 def test_the_demonstration_is_written_once_and_only_with_a_provisioned_runtime(

@@ -19,11 +19,13 @@ SUBJECTS = {
     "nodeagent": ("n1", []),
     "node": ("system:node:n1", ["system:nodes"]),
     "controller": ("system:controller-manager", []),
+    "controller_serving": ("orch-controller-manager", []),
     "admin": ("admin", ["system:masters"]),
     "monitoring": ("prometheus", ["system:monitoring"]),
     "service_account": ("service-account", []),
 }
 HOSTS = {
+    "controller_serving": ["localhost", "127.0.0.1", "::1"],
     "apiserver": ["localhost", "127.0.0.1", "::1"],
     "nodeagent": ["n1", "localhost", "127.0.0.1", "::1"],
 }

@@ -57,6 +57,18 @@ def test_one_program_per_directory(layout: Layout) -> None:
     )
 
 
+def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        command(tmp_path / "file" / "run"), env=environment(), capture_output=True, text=True,
+        timeout=PATIENCE_S,
+    )  # fmt: skip
+    run_dir = tmp_path / "file" / "run"
+    why = f"[Errno 20] Not a directory: '{run_dir}'"
+    told = f"orch-up: error: cannot use --run-dir {run_dir}: {why}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
 def test_it_becomes_ready_and_leaves_only_its_directory(tmp_path: Path) -> None:
     place = tmp_path / "a place"
     place.mkdir()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from nodeagent.pods.worker import report
-from nodeagent.runtime.base import ContainerState
-from tests.fakes.pods import container_data, instance, pod, sandbox, seen
+from nodeagent.runtime.base import ContainerDetail, ContainerState
+from tests.fakes.pods import container_data, exited, instance, pod, sandbox, seen
 from tests.fakes.podworld import EPOCH
 
 API = {"annotations": {"orch.io/config.source": "api"}}
@@ -28,6 +29,22 @@ def test_only_a_pod_of_the_api_was_created_before_it_was_seen(
     metadata: dict[str, object], expected_s: float
 ) -> None:
     assert report.age_s(pod(metadata=metadata), LATER) == expected_s
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ([], ""),
+        ([instance("app", 0, ContainerState.CREATED)], ""),
+        ([exited(code=3)], " again: it had ended with 3 (Error)"),
+        ([replace(exited(code=7), reason="")], " again: it had ended with 7"),
+        ([exited("other")], ""),
+    ],
+)
+def test_the_log_says_how_a_container_that_starts_again_had_ended(
+    held: list[ContainerDetail], told: str
+) -> None:
+    assert report.former_end(seen(sandbox(), *held), "app") == told
 
 
 def test_every_try_of_an_init_container_counts_and_sidecars_do_not() -> None:

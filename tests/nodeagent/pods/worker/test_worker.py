@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,17 @@ async def test_a_pod_at_rest_is_not_looked_at(
     assert looked == []
     world.runtime.exit(world.made("a").detail.container.id)
     await world.until(lambda: bool(looked))
+
+
+async def test_a_container_that_starts_again_is_logged_with_its_end(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await world.start(pod("a"))
+    await world.until(lambda: "a" in world.running())
+    world.runtime.exit(world.running()["a"], 3)
+    await world.until(lambda: "again" in caplog.text)
+    assert "started container a again: it had ended with 3 (Error)" in caplog.text
 
 
 async def test_a_runtime_that_lists_and_takes_no_call_is_not_asked_without_end(

@@ -93,3 +93,10 @@ def test_of_many_pods_of_a_namespace_a_few_are_told() -> None:
     cluster.add(*(pod(f"l{number}", "nowhere", ready=False) for number in range(150)))
     told = [name[0] for name, _ in said(cluster, 15)]
     assert (told.count("l"), told.count("w")) == (100, 100)
+
+
+def test_a_pod_without_a_node_is_told_of_again_before_its_event_expires() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.tick()
+    cluster.add(pod("waiting", ""))
+    assert said(cluster, 3700) == 3 * [("waiting", UNBOUND)]
