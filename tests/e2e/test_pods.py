@@ -205,6 +205,39 @@ def test_a_pod_that_need_not_run_on_ends(
     cluster.kubectl("delete", "pod", name, "--timeout=30s")
 
 
+def test_a_pod_waits_for_a_condition_of_others_and_ends_at_its_deadline(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spec = {
+        "nodeName": cluster.node,
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": 12,
+        "readinessGates": [{"conditionType": "example.com/served"}],
+        "containers": [busybox("sleep 1000")],
+    }
+    name = apply(cluster, tmp_path, {"metadata": {"name": "gated"}, "spec": spec})
+
+    def conditions() -> dict[str, dict[str, Any]]:
+        listed = cluster.pod(name)["status"].get("conditions", [])
+        return {condition["type"]: condition for condition in listed}
+
+    def waits() -> bool:
+        return conditions().get("Ready", {}).get("reason") == "ReadinessGatesNotReady"
+
+    eventually(waits, within_s=20, what="it waits for the condition")
+    set_gate = {"status": {"conditions": [{"type": "example.com/served", "status": "True"}]}}
+    arguments = ("patch", "pod", name, "--subresource=status", "--type=strategic", "-p")
+    cluster.kubectl(*arguments, json.dumps(set_gate))
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    assert "reason" not in conditions()["Ready"]
+    eventually(
+        lambda: cluster.pod(name)["status"]["phase"] == "Failed", within_s=20, what="it has failed"
+    )
+    assert cluster.pod(name)["status"]["reason"] == "DeadlineExceeded"
+    assert conditions()["example.com/served"]["status"] == "True"
+    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+
+
 def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluster) -> None:
     manifest = cluster.run_dir / "manifests" / "own.yaml"
     text = (

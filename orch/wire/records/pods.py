@@ -259,6 +259,12 @@ class PodDNSConfig(WireModel):
     options: list[PodDNSConfigOption] | None = None
 
 
+class PodReadinessGate(WireModel):
+    """The pod is ready only while this condition, which somebody else sets, is True."""
+
+    conditionType: str = ""
+
+
 class PodSpec(WireModel):
     containers: list[Container] = Field(default_factory=list, max_length=_MANY)
     initContainers: list[Container] | None = Field(None, max_length=_MANY)
@@ -268,6 +274,8 @@ class PodSpec(WireModel):
     nodeSelector: dict[str, str] | None = None
     restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None
     terminationGracePeriodSeconds: int | None = None
+    activeDeadlineSeconds: int | None = None
+    readinessGates: list[PodReadinessGate] | None = None
     hostNetwork: bool | None = None
     hostPID: bool | None = None
     hostIPC: bool | None = None
