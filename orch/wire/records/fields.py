@@ -85,7 +85,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
         " schedulerName schedulingGates schedulingGroup serviceAccount"
         " topologySpreadConstraints workloadRef"
     ),
-    pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
+    pods.Container: "resizePolicy restartPolicyRules stdinOnce volumeDevices",
     pods.PodSecurityContext: (
         "fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions windowsOptions"
     ),

@@ -230,6 +230,7 @@ class Container(WireModel):
     livenessProbe: Probe | None = None
     readinessProbe: Probe | None = None
     startupProbe: Probe | None = None
+    targetContainerName: str | None = None  # only ephemeral ones have it
     restartPolicy: str | None = None  # "Always" makes an init container a sidecar
 
 
