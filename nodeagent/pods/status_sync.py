@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from nodeagent.pods import counts
 from nodeagent.pods.counts import Timings
+from nodeagent.pods.decide.status import OWN_CONDITIONS
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
@@ -23,7 +25,7 @@ from orch.component.process.loops import Backoff
 from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 from orch.wire.podrules import podspec
-from orch.wire.records.pods import Pod, PodStatus
+from orch.wire.records.pods import Pod, PodCondition, PodStatus
 
 log = logging.getLogger(__name__)
 
@@ -191,6 +193,7 @@ class StatusSync:
                 {"metadata": {"uid": stored.metadata.uid}, "status": patch},
                 namespace=pod.metadata.namespace or "",
                 subresource="status",
+                kind="strategic",
             )
         if (noted_s := self._noted_s.pop(uid, None)) is not None and patch:
             took_s = asyncio.get_running_loop().time() - noted_s
@@ -217,10 +220,29 @@ class StatusSync:
                 raise
 
 
+_REPLACED = ("hostIPs", "podIPs")  # a strategic patch would only add to them
+
+
 def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
-    """The merge patch from `stored` to `wanted`; {} when they are equal."""
-    before, after = stored.to_wire(), wanted.to_wire()
+    """The strategic merge patch from `stored` to `wanted`; {} when they are equal.
+
+    Conditions that are not the agent's are in no patch: others set them at the same time.
+    """
+    kinds = {c.type for c in wanted.conditions or ()} & OWN_CONDITIONS
+    before, after = _reported(stored, kinds), _reported(wanted, kinds)
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     own = set(PodStatus.model_fields)
     dropped = {key: None for key in before if key in own and key not in after}
+    for key in changed.keys() & _REPLACED:
+        changed[key] = [{"$patch": "replace"}, *changed[key]]
+    if "conditions" in changed:
+        blank = dict.fromkeys(PodCondition.model_fields)
+        changed["conditions"] = [blank | condition for condition in changed["conditions"]]
     return {**changed, **dropped}
+
+
+def _reported(status: PodStatus, kinds: Set[str]) -> dict[str, Any]:
+    """With the conditions of these kinds, in an order of its own."""
+    data = status.to_wire()
+    own = [c for c in data.pop("conditions", ()) if c["type"] in kinds]
+    return {**data, "conditions": sorted(own, key=itemgetter("type"))} if own else data

@@ -184,6 +184,7 @@ class ContainerSpec:
     log_path: str = ""  # relative to the sandbox's log directory
     stdin: bool = False
     tty: bool = False
+    pid_of: str = ""  # id of a container whose processes it sees; "": its own, or its pod's
     resources: LinuxResources = field(default_factory=LinuxResources)
     seccomp: SeccompSetting = SeccompSetting(SeccompKind.UNCONFINED)
     apparmor: SeccompSetting | None = None  # `localhost_path`: the name of a loaded profile

@@ -138,7 +138,7 @@ def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
             add_capabilities=spec.add_capabilities, drop_capabilities=spec.drop_capabilities
         ),
         privileged=spec.privileged,
-        namespace_options=_namespaces(sandbox),
+        namespace_options=_namespaces(sandbox, spec.pid_of),
         run_as_user=_int64(spec.run_as_user),
         run_as_group=_int64(spec.run_as_group),
         supplemental_groups=spec.supplemental_groups,
@@ -156,11 +156,15 @@ def _groups_policy(spec: SandboxSpec) -> Any:
     return pb.Strict if spec.strict_groups else pb.Merge
 
 
-def _namespaces(spec: SandboxSpec) -> Any:
+def _namespaces(spec: SandboxSpec, pid_of: str = "") -> Any:
+    """`pid_of` counts where containers have processes of their own."""
+    own = pb.TARGET if pid_of else pb.CONTAINER
+    pid = pb.NODE if spec.host_pid else pb.POD if spec.shared_pid else own
     return pb.NamespaceOption(
         network=pb.NODE if spec.host_network else pb.POD,
-        pid=pb.NODE if spec.host_pid else pb.POD if spec.shared_pid else pb.CONTAINER,
+        pid=pid,
         ipc=pb.NODE if spec.host_ipc else pb.POD,
+        target_id=pid_of if pid == pb.TARGET else "",
     )
 
 

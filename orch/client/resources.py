@@ -97,11 +97,18 @@ class ApiClient:
         return self._record(type(obj), data, meta.name, meta.namespace or "")
 
     async def patch(
-        self, model: type[T], name: str, patch: Any, *, namespace: str = "", subresource: str = ""
+        self,
+        model: type[T],
+        name: str,
+        patch: Any,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        kind: str = "merge",
     ) -> T:
-        """Apply a merge patch, which is JSON data."""
+        """Apply a merge or strategic merge patch, which is JSON data."""
         path = _path(model, namespace, name, subresource)
-        data = await self._json.send("PATCH", path, patch, content_type=PATCH_TYPES["merge"])
+        data = await self._json.send("PATCH", path, patch, content_type=PATCH_TYPES[kind])
         return self._record(model, data, name, namespace)
 
     async def delete(

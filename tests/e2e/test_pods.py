@@ -132,7 +132,7 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
     pod = cluster.pod(name)
     del pod["metadata"]["resourceVersion"]  # the agent reports beside it
     pod["spec"]["ephemeralContainers"] = [
-        {**busybox("echo seen"), "name": "debug", "targetContainerName": "c"}
+        {**busybox("tr '\\0' ' ' < /proc/1/cmdline"), "name": "debug", "targetContainerName": "c"}
     ]
     (tmp_path / "debugged").write_text(json.dumps(pod))
     path = f"/api/v1/namespaces/default/pods/{name}/ephemeralcontainers"
@@ -144,7 +144,7 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
 
     assert eventually(ended, within_s=20, what="the container ran and ended")["exitCode"] == 0
     eventually(
-        lambda: cluster.kubectl("logs", name, "-c", "debug").stdout == "seen\n",
+        lambda: cluster.kubectl("logs", name, "-c", "debug").stdout.endswith("sleep 1000 "),
         within_s=10,
         what="its log",
     )
@@ -202,6 +202,39 @@ def test_a_pod_that_need_not_run_on_ends(
     eventually(
         lambda: cluster.pod(name)["status"]["phase"] == phase, within_s=20, what=f"it is {phase}"
     )
+    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+
+
+def test_a_pod_waits_for_a_condition_of_others_and_ends_at_its_deadline(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spec = {
+        "nodeName": cluster.node,
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": 12,
+        "readinessGates": [{"conditionType": "example.com/served"}],
+        "containers": [busybox("sleep 1000")],
+    }
+    name = apply(cluster, tmp_path, {"metadata": {"name": "gated"}, "spec": spec})
+
+    def conditions() -> dict[str, dict[str, Any]]:
+        listed = cluster.pod(name)["status"].get("conditions", [])
+        return {condition["type"]: condition for condition in listed}
+
+    def waits() -> bool:
+        return conditions().get("Ready", {}).get("reason") == "ReadinessGatesNotReady"
+
+    eventually(waits, within_s=20, what="it waits for the condition")
+    set_gate = {"status": {"conditions": [{"type": "example.com/served", "status": "True"}]}}
+    arguments = ("patch", "pod", name, "--subresource=status", "--type=strategic", "-p")
+    cluster.kubectl(*arguments, json.dumps(set_gate))
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    assert "reason" not in conditions()["Ready"]
+    eventually(
+        lambda: cluster.pod(name)["status"]["phase"] == "Failed", within_s=20, what="it has failed"
+    )
+    assert cluster.pod(name)["status"]["reason"] == "DeadlineExceeded"
+    assert conditions()["example.com/served"]["status"] == "True"
     cluster.kubectl("delete", "pod", name, "--timeout=30s")
 
 

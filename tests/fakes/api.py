@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
 from orch.wire.errors import ApiError
+from orch.wire.patch import merge_keys, strategic_patch
 from orch.wire.records.kinds import resource_of
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
@@ -148,6 +149,7 @@ class FakeApi:
         *,
         namespace: str = "",
         subresource: str = "",
+        kind: str = "merge",
     ) -> Any:
         key = key_of(namespace, name)
         lost = await self._arrive("patch", model, key, subresource, copy.deepcopy(patch))
@@ -155,6 +157,10 @@ class FakeApi:
         if isinstance(patch, dict):
             _check_preconditions(model, current, patch.get("metadata") or {})
         data = _merged(copy.deepcopy(current), patch)
+        if kind == "strategic":
+            known = resource_of(model)
+            schema = merge_keys.schema_of(known.api_version, known.kind)
+            data = strategic_patch.apply_strategic_patch(current, patch, schema)
         return _answer(self._write(model, current, data, subresource), lost)
 
     async def delete(

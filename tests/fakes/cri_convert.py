@@ -50,6 +50,7 @@ def container_spec(config: Any) -> base.ContainerSpec:
         image=config.image.image,
         command=tuple(config.command),
         args=tuple(config.args),
+        pid_of=config.linux.security_context.namespace_options.target_id,
         env=tuple((item.key, item.value.decode()) for item in config.envs),
         labels=dict(config.labels),
         annotations=dict(config.annotations),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from nodeagent.pods.decide.restarts import pod_policy
 from nodeagent.pods.observed import ObservedPod
+from orch.wire import times
 from orch.wire.podrules.podspec import FINAL_PHASES as FINAL_PHASES
 from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, ContainerStatus, Pod, PodCondition
@@ -123,6 +125,21 @@ class Ending:
     reason: str
     message: str
     grace_s: int = HARD_GRACE_S
+    is_disruption: bool = True  # caused by the node, not by the pod itself
+
+
+def deadline_left_s(pod: Pod, started: str | None, now: datetime) -> float | None:
+    """How long a pod that started then may go on; None: for ever."""
+    deadline_s = pod.spec.activeDeadlineSeconds
+    if deadline_s is None or not started:
+        return None
+    return deadline_s - (now - times.parse_time(started)).total_seconds()
+
+
+def overdue(grace_s: int) -> Ending:
+    """The ending of a pod whose deadline has passed."""
+    text = "Pod was active on the node longer than the specified deadline"
+    return Ending("DeadlineExceeded", text, grace_s, is_disruption=False)
 
 
 def fail_pod(pod: Pod, ending: Ending, now: str) -> Pod:
@@ -135,12 +152,13 @@ def fail_pod(pod: Pod, ending: Ending, now: str) -> Pod:
         lastTransitionTime=now,
     )
     kept = [c for c in pod.status.conditions or () if c.type != DISRUPTED]
+    added = [condition] if ending.is_disruption else []
     status = pod.status.model_copy(
         update={
             "phase": FAILED,
             "reason": ending.reason,
             "message": ending.message,
-            "conditions": [*kept, condition],
+            "conditions": [*kept, *added],
         }
     )
     spec = pod.spec.model_copy(update={"terminationGracePeriodSeconds": ending.grace_s})

@@ -38,6 +38,16 @@ from orch.wire.records.pods import (
 )
 from orch.wire.records.pods import ContainerState as State
 
+OWN_CONDITIONS = frozenset(  # the agent says what they are; all others are left alone
+    (
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+        DISRUPTED,
+    )
+)
 _CREATING = Waiting("ContainerCreating")
 _LOST_CODE = 137  # as if it had been killed
 _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the container's state")
@@ -81,7 +91,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     conditions = [
         _condition("PodReadyToStartContainers", bool(seen.sandbox and is_ready(seen.sandbox))),
         _initialized(phase, incomplete, apps),
-        _ready("Ready", phase, serving),
+        _gated(pod, _ready("Ready", phase, serving)),
         _ready("ContainersReady", phase, serving),
         _condition("PodScheduled", True),
     ]
@@ -117,11 +127,12 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
 
 
 def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
-    """Those of the last status, and what the pod's end added to them."""
-    known = list(before.conditions or ())
-    if any(c.type == DISRUPTED for c in known):
-        return known
-    return [*known, *(c for c in pod.status.conditions or () if c.type == DISRUPTED)]
+    """The agent's own of the last status, and those that others show with the pod now."""
+    known = [c for c in before.conditions or () if c.type in OWN_CONDITIONS]
+    ended = any(c.type == DISRUPTED for c in known)
+    shown = [*(pod.status.conditions or ())]
+    others = (c for c in shown if c.type not in OWN_CONDITIONS)
+    return [*known, *others, *(c for c in shown if c.type == DISRUPTED and not ended)]
 
 
 def _final_statuses(pod: Pod, before: PodStatus, *, removed: bool) -> Mapping[str, ContainerStatus]:
@@ -305,6 +316,21 @@ def _ready(kind: str, phase: str, serving: Sequence[ContainerStatus]) -> PodCond
         return _condition(kind, True)
     text = f"containers with unready status: [{' '.join(unready)}]"
     return _condition(kind, False, "ContainersNotReady", text)
+
+
+def _gated(pod: Pod, ready: PodCondition) -> PodCondition:
+    """Not ready while a condition that the pod waits for is not True."""
+    shown = {c.type: c.status for c in pod.status.conditions or ()}
+    unmet = []
+    for name in (gate.conditionType for gate in pod.spec.readinessGates or ()):
+        if name not in shown:
+            unmet.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
+        elif shown[name] != "True":
+            text = f'the status of pod readiness gate "{name}" is not "True", but {shown[name]}'
+            unmet.append(text)
+    if not unmet or ready.status != "True":
+        return ready
+    return _condition(ready.type, False, "ReadinessGatesNotReady", ", ".join(unmet))
 
 
 def _stamped(

@@ -43,7 +43,9 @@ class Starting:
         sandbox = seen.sandbox
         if container is None or sandbox is None:
             return
-        container_id = action.created_id or await self._create(action, pod, container, sandbox)
+        container_id = action.created_id or await self._create(
+            action, pod, container, sandbox, seen
+        )
         async with failing_as("RunContainerError", container.name):
             try:
                 await self._runtime.start_container(container_id)
@@ -60,7 +62,12 @@ class Starting:
         await self._services.log_links.add(link, f"{logs}/{container}/{attempt}.log")
 
     async def _create(
-        self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
+        self,
+        action: StartContainer,
+        pod: Pod,
+        container: Container,
+        sandbox: SandboxDetail,
+        seen: ObservedPod,
     ) -> str:
         try:
             await self._ensure_image(pod, container.image, container.imagePullPolicy)
@@ -71,6 +78,7 @@ class Starting:
             attempt = sandbox.sandbox.attempt
             in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
             wanted = await self._specify(action, pod, container, sandbox)
+            wanted = replace(wanted, pid_of=_target(container, seen))
             log_dir = Path(in_sandbox.log_directory, container.name)
             make_logs = partial(directories.make, log_dir, unlinked=2)
             await loops.finish_in_thread(make_logs, name="log directory")
@@ -179,3 +187,14 @@ class Starting:
             await self._runtime.stop_container(container_id, timeout_s=grace_s)
             await self._services.pleg.refresh(self._uid, containers=(container_id,))
         raise StepFailed(container.name, "PostStartHookError", text)
+
+
+def _target(container: Container, seen: ObservedPod) -> str:
+    """The id of the container whose processes an ephemeral one is to see; "" for none."""
+    name = container.targetContainerName
+    if not name:
+        return ""
+    found = seen.latest(name)
+    if found is None:
+        raise SpecError(f"targetContainerName: unable to find target container {name}")
+    return found.container.id

@@ -20,7 +20,15 @@ from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
-from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, fail_pod, show_running
+from nodeagent.pods.decide.phase import (
+    FINAL_PHASES,
+    RUNNING,
+    Ending,
+    deadline_left_s,
+    fail_pod,
+    overdue,
+    show_running,
+)
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import references, spec, volume_files
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError
@@ -136,6 +144,19 @@ class PodWorker:
         self._interrupt_step()
         return True
 
+    def _deadline_left_s(self) -> float | None:
+        """None: the pod has no deadline to meet, or no more."""
+        if self.pod is None or self._ending or self._removal or not self.is_unfinished:
+            return None
+        status = self._registry.status(self.uid) or self.pod.status
+        return deadline_left_s(self.pod, status.startTime, self._services.now())
+
+    def _end_overdue(self, pod: Pod) -> None:
+        left_s = self._deadline_left_s()
+        ending = overdue(spec.grace_period_s(pod))
+        if left_s is not None and left_s <= 0 and self.end(ending):
+            self._services.events.normal(self.pod, ending.reason, ending.message)
+
     def remove(self, removal: PodRemoval) -> None:
         """Stop and remove the pod; a second request can only change the grace period."""
         known = self._removal
@@ -187,6 +208,7 @@ class PodWorker:
             return await self._remove(seen, self._removal)
         if self.pod is None:
             return None, False
+        self._end_overdue(self.pod)
         await self._check_awaited_files()
         await self._refresh_volumes(self.pod, seen)
         await self._services.health.recall(self.uid)
@@ -261,13 +283,17 @@ class PodWorker:
         return _PAUSE_WITHOUT_PROGRESS_S if unchanged else 0.0
 
     async def _perform_interruptibly(self, action: Action, seen: ObservedPod) -> bool:
-        """False when a new request to end or remove the pod interrupted the step."""
+        """False when the pod's deadline, or a request to end or remove it, interrupted the step."""
         self._interrupt.clear()
         step = self._steps.perform(action, self.pod, seen)
         task = loops.spawn(step, name=f"pod {self.name}: {type(action).__name__}")
         interrupt = loops.spawn(self._interrupt.wait(), name=f"pod {self.name}: removal")
         try:
-            await asyncio.wait((task, interrupt), return_when=asyncio.FIRST_COMPLETED)
+            left_s = self._deadline_left_s()
+            timeout_s = None if left_s is None else left_s + _TICK_S
+            await asyncio.wait(
+                (task, interrupt), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if not task.done():
                 return False
             task.result()
@@ -343,7 +369,7 @@ class PodWorker:
             self._stale.recovered()
 
     def _until_next(self, decided: Plan) -> float | None:
-        wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]
+        wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s, self._deadline_left_s()]
         if self._backoffs.awaited_files():
             wakes.append(_FILE_POLL_S)
         soonest = min((wake for wake in wakes if wake is not None), default=math.inf)

@@ -79,13 +79,13 @@ _FIELDS: Mapping[type[WireModel], str] = {
     core.NodeSystemInfo: "swap",
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
-        "activeDeadlineSeconds affinity automountServiceAccountToken"
+        "affinity automountServiceAccountToken"
         " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
-        " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
+        " preemptionPolicy priorityClassName resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
         " topologySpreadConstraints workloadRef"
     ),
-    pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
+    pods.Container: "resizePolicy restartPolicyRules stdinOnce volumeDevices",
     pods.PodSecurityContext: (
         "fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions windowsOptions"
     ),
@@ -106,7 +106,8 @@ _FIELDS: Mapping[type[WireModel], str] = {
             pods.SeccompProfile, pods.AppArmorProfile, pods.Capabilities, pods.Sysctl,
             pods.FieldRef, pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
             pods.HostPathVolume, pods.HostAlias, pods.EmptyDirVolume, pods.DownwardAPIItem,
-            pods.DownwardAPIVolume, pods.Toleration, pods.PodDNSConfig, pods.PodDNSConfigOption,
+            pods.DownwardAPIVolume, pods.Toleration, pods.PodDNSConfig,
+            pods.PodDNSConfigOption, pods.PodReadinessGate,
         ),
         "",
     ),

@@ -230,6 +230,7 @@ class Container(WireModel):
     livenessProbe: Probe | None = None
     readinessProbe: Probe | None = None
     startupProbe: Probe | None = None
+    targetContainerName: str | None = None  # only ephemeral ones have it
     restartPolicy: str | None = None  # "Always" makes an init container a sidecar
 
 
@@ -259,6 +260,12 @@ class PodDNSConfig(WireModel):
     options: list[PodDNSConfigOption] | None = None
 
 
+class PodReadinessGate(WireModel):
+    """The pod is ready only while this condition, which somebody else sets, is True."""
+
+    conditionType: str = ""
+
+
 class PodSpec(WireModel):
     containers: list[Container] = Field(default_factory=list, max_length=_MANY)
     initContainers: list[Container] | None = Field(None, max_length=_MANY)
@@ -268,6 +275,8 @@ class PodSpec(WireModel):
     nodeSelector: dict[str, str] | None = None
     restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None
     terminationGracePeriodSeconds: int | None = None
+    activeDeadlineSeconds: int | None = None
+    readinessGates: list[PodReadinessGate] | None = None
     hostNetwork: bool | None = None
     hostPID: bool | None = None
     hostIPC: bool | None = None

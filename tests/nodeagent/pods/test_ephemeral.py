@@ -34,6 +34,20 @@ async def test_one_added_to_a_running_pod_starts_and_touches_no_other(world: Pod
     assert world.counts.started_containers["ephemeral_container"] == 1
 
 
+async def test_one_with_a_target_sees_its_processes(world: PodWorld) -> None:
+    await world.start(pod(container_data("app")))
+    await world.until(lambda: "app" in world.running())
+    target = container_data("debug", targetContainerName="app")
+    absent = container_data("lost", targetContainerName="none")
+    world.source.set(pod(container_data("app"), ephemeralContainers=[absent, target]))
+    await world.until(lambda: "debug" in world.running())
+    assert world.made("debug").spec.pid_of == world.running()["app"]
+    statuses = world.status().status.ephemeralContainerStatuses or []
+    [lost] = [s.state for s in statuses if s.name == "lost"]
+    assert lost and lost.waiting and lost.waiting.reason == "CreateContainerConfigError"
+    assert "unable to find target container none" in (lost.waiting.message or "")
+
+
 async def test_one_that_ended_is_not_started_again(world: PodWorld) -> None:
     await world.start(debugged())
     await world.until(lambda: len(world.running()) == 2)

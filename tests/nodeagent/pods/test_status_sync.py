@@ -21,7 +21,7 @@ from nodeagent.pods.status_sync import StatusSync, status_patch
 from orch.client.transport import TransportError
 from orch.component.process import loops
 from orch.wire.errors import ApiError
-from orch.wire.records.pods import Pod, PodStatus
+from orch.wire.records.pods import Pod, PodCondition, PodStatus
 from tests.fakes.api import FakeApi
 from tests.fakes.pods import pod
 
@@ -117,6 +117,31 @@ async def test_a_status_someone_else_overwrote_is_set_right_within_a_minute(
     )
     await asyncio.sleep(61)
     assert (await reporter.stored()).status.phase == "Running"
+
+
+async def test_a_condition_set_meanwhile_by_somebody_else_stays(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    why = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    unready = PodStatus.from_wire({"podIPs": [{"ip": "10.0.0.2"}], "conditions": [why]})
+    reporter.registry.set_status(made.metadata.uid or "", unready)
+    await asyncio.sleep(1)
+    gate = {"type": "example.com/served", "status": "True"}
+    await reporter.api.patch(
+        Pod,
+        "web",
+        {"status": {"conditions": [gate]}},
+        namespace="default",
+        subresource="status",
+        kind="strategic",
+    )
+    ready = PodStatus.from_wire({"podIPs": [{"ip": "10.0.0.3"}], "conditions": [READY]})
+    reporter.registry.set_status(made.metadata.uid or "", ready)
+    await asyncio.sleep(300)
+    status = (await reporter.stored()).status.to_wire()
+    assert sorted(status["conditions"], key=lambda c: str(c["type"])) == [READY, gate]
+    assert status["podIPs"] == [{"ip": "10.0.0.3"}]
+    assert len(reporter.api.made("patch")) == 3
 
 
 async def test_sweeps_compare_again_only_what_is_another_object(
@@ -277,10 +302,29 @@ async def test_an_object_that_always_fails_holds_up_no_other_and_is_said_once(
     assert caplog.messages[1:] == ["reporting the state of pods again (after 103.6 s)"]
 
 
+READY = {"type": "Ready", "status": "True"}
+
+
+def conditions(**statuses: str) -> PodStatus:
+    listed = [{"type": kind, "status": status} for kind, status in statuses.items()]
+    return PodStatus.from_wire({"conditions": listed})
+
+
 PATCHES: list[tuple[PodStatus, PodStatus, dict[str, Any]]] = [
     (RUNNING, RUNNING, {}),
     (PodStatus(), RUNNING, {"phase": "Running", "podIP": "10.0.0.2"}),
     (RUNNING, PodStatus(phase="Running"), {"podIP": None}),
+    (
+        PodStatus.from_wire({"podIPs": [{"ip": "10.0.0.2"}]}),
+        PodStatus.from_wire({"podIPs": [{"ip": "10.0.0.3"}]}),
+        {"podIPs": [{"$patch": "replace"}, {"ip": "10.0.0.3"}]},
+    ),
+    (conditions(Ready="True", Gate="True"), conditions(Gate="False", Ready="True"), {}),
+    (
+        conditions(Ready="False", Gate="True"),
+        conditions(Ready="True"),
+        {"conditions": [{**dict.fromkeys(PodCondition.model_fields), **READY}]},
+    ),
     (PodStatus.from_wire({"phase": "Running", "later": 1}), PodStatus(phase="Running"), {}),
 ]
 

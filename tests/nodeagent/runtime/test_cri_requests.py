@@ -95,6 +95,24 @@ def test_a_container_shares_network_and_ipc_of_its_pod_but_not_its_processes(
     assert of_container == of_sandbox
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (pb.TARGET, "c1")),
+        ({"host_pid": True}, (pb.NODE, "")),
+        ({"shared_pid": True}, (pb.POD, "")),
+    ],
+)
+def test_a_container_sees_the_processes_of_the_one_it_is_to_debug(
+    changes: dict[str, bool], expected: tuple[int, str]
+) -> None:
+    sandbox = base.SandboxSpec("web", "shop", "u1", **changes)  # type: ignore[arg-type]
+    spec = base.ContainerSpec(name="debug", attempt=0, image="img:1", pid_of="c1")
+    config = cri_requests.container_config(spec, sandbox)
+    options = config.linux.security_context.namespace_options
+    assert (options.pid, options.target_id) == expected
+
+
 def test_a_container_is_sent_with_all_its_fields() -> None:
     config = container(
         command=("sh",),

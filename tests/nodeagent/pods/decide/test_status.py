@@ -192,6 +192,14 @@ def test_probes_decide_over_ready_and_started() -> None:
     assert ready and ready.message == "containers with unready status: [a b]"
 
 
+GATES = {"readinessGates": [{"conditionType": "example.com/served"}]}
+
+
+def shows(status: str) -> dict[str, Any]:
+    """The status of a pod for which somebody has set the gate's condition."""
+    return {"status": {"conditions": [{"type": "example.com/served", "status": status}]}}
+
+
 CONDITIONS: list[tuple[str, Pod, ObservedPod, dict[str, tuple[str, str | None]]]] = [
     (
         "runs",
@@ -231,6 +239,24 @@ CONDITIONS: list[tuple[str, Pod, ObservedPod, dict[str, tuple[str, str | None]]]
         seen(sandbox(ready=False), exited()),
         {"Ready": ("False", "PodFailed"), "ContainersReady": ("False", "PodFailed")},
     ),
+    (
+        "failed with a gate",
+        pod(**NEVER, **GATES),
+        seen(sandbox(ready=False), exited()),
+        {"Ready": ("False", "PodFailed")},
+    ),
+    (
+        "gate without a condition",
+        pod(**GATES),
+        seen(sandbox(), instance()),
+        {"Ready": ("False", "ReadinessGatesNotReady"), "ContainersReady": ("True", None)},
+    ),
+    (
+        "gate that is open",
+        pod(**GATES, **shows("True")),
+        seen(sandbox(), instance()),
+        {"Ready": ("True", None), "example.com/served": ("True", None)},
+    ),
 ]
 
 
@@ -246,6 +272,16 @@ def test_the_conditions_of_a_pod(
     for kind, (value, reason) in expected.items():
         condition = find_condition(status, kind)
         assert condition and (condition.status, condition.reason) == (value, reason), kind
+
+
+def test_a_pod_follows_the_condition_that_it_waits_for() -> None:
+    held = seen(sandbox(), instance())
+    before = status_of(pod(**GATES, **shows("True")), held)
+    after = status_of(pod(**GATES, **shows("False")), held, previous=before)
+    ready, gate = (find_condition(after, kind) for kind in ("Ready", "example.com/served"))
+    assert ready and gate and (ready.status, gate.status) == ("False", "False")
+    told = 'the status of pod readiness gate "example.com/served" is not "True", but False'
+    assert ready.message == told
 
 
 def test_a_pod_is_ready_with_its_sidecars_only() -> None:

@@ -17,7 +17,7 @@ from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
 from tests.fakes.mounts import FakeMounts
-from tests.fakes.pods import UID, pod
+from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import PodWorld
 
 pytestmark = pytest.mark.looptime
@@ -152,4 +152,31 @@ async def test_a_shorter_grace_period_does_not_wait_for_the_longer_one(world: Po
     assert world.workers.evict(UID, "the disk is full")
     await world.until(lambda: not world.traces())
     assert not held.ended.is_set()
+    held.release()
+
+
+async def test_a_pod_fails_when_its_deadline_has_passed(world: PodWorld) -> None:
+    await world.start(pod("a", activeDeadlineSeconds=30, terminationGracePeriodSeconds=7))
+    await world.until(lambda: world.status().status.phase == "Running")
+    await asyncio.sleep(20)
+    assert world.status().status.phase == "Running"
+    await world.stop()
+    heir = world.successor()  # another agent counts on
+    await heir.start(*heir.source.given)
+    await heir.until(lambda: heir.status().status.phase == "Failed", within_s=12)
+    status = heir.status().status
+    assert status.reason == "DeadlineExceeded"
+    assert status.message == "Pod was active on the node longer than the specified deadline"
+    assert "DisruptionTarget" not in {c.type for c in status.conditions or ()}
+    assert heir.reasons().count("DeadlineExceeded") == 1
+    assert heir.running() == {}
+
+
+async def test_a_deadline_holds_for_a_pod_that_never_comes_to_run(world: PodWorld) -> None:
+    held = world.runtime.hold("pull_image")
+    container = container_data("a", image="example.com/never:1")
+    await world.start(pod(container, activeDeadlineSeconds=30))
+    await held.reached.wait()
+    await world.until(lambda: world.status().status.phase == "Failed", within_s=40)
+    assert world.status().status.reason == "DeadlineExceeded"
     held.release()
