@@ -15,11 +15,13 @@ from nodeagent.pods.spec.references import ObjectData, Objects, Reference
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.wire.errors import ApiError
-from orch.wire.podrules.references import CONFIG_MAP
+from orch.wire.podrules.references import CONFIG_MAP, PULL_SECRETS
 from orch.wire.records.configuration import ConfigMap, Secret
 from orch.wire.records.pods import Pod
 
 REFRESH_S = 60.0  # how often the files of a running pod are compared with the API
+
+_NOT_READ = ObjectData(problem=f"a pod's images are pulled with {PULL_SECRETS} secrets at most")
 
 
 class PodObjects:
@@ -37,6 +39,12 @@ class PodObjects:
     async def shown_in_volumes(self, pod: Pod) -> Objects:
         """Those of them that the files of volumes show."""
         return await self._read(pod, references.shown_in_volumes(pod))
+
+    async def pull_secrets(self, pod: Pod) -> list[tuple[str, ObjectData]]:
+        """By name, the Secrets that the pod's images are pulled with; never raises."""
+        wanted = references.pull_secrets(pod)
+        found = await self._read(pod, wanted[:PULL_SECRETS])
+        return [(ref.name, found.get(ref, _NOT_READ)) for ref in wanted]
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
@@ -69,7 +77,7 @@ def _data_of(found: ConfigMap | Secret | None) -> ObjectData:
     if found is None:
         return ObjectData(absent=True)
     if isinstance(found, Secret):
-        return ObjectData(_decoded(found.data))
+        return ObjectData(_decoded(found.data), type=found.type or "")
     text = {key: value.encode() for key, value in (found.data or {}).items()}
     return ObjectData({**text, **_decoded(found.binaryData)})
 

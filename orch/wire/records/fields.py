@@ -80,7 +80,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
         "activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy"
-        " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
+        " enableServiceLinks hostUsers hostnameOverride os overhead"
         " preemptionPolicy priorityClassName readinessGates resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
         " setHostnameAsFQDN subdomain topologySpreadConstraints workloadRef"
