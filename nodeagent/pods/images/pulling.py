@@ -12,7 +12,13 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from nodeagent.runtime.base import ContainerRuntime, Login, RuntimeCallError, RuntimeUnavailable
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    Login,
+    RuntimeCallError,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
 from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
 
 _REFERENCE = re.compile(
@@ -89,6 +95,8 @@ class ImagePulls:
                         await runtime.pull_image(reference, login)
                     return loop.time() - began_s
                 except ImageProblem as error:
+                    if isinstance(error.__cause__, RuntimeTimeout):
+                        raise  # others wait for their turn
                     problems[str(error)] = None
         text = ", ".join(problems)
         raise ImageProblem("ErrImagePull", text if len(problems) == 1 else f"[{text}]")

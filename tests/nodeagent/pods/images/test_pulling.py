@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.pods.images import pulling
 from nodeagent.pods.images.pulling import ImageProblem, ImagePulls
-from nodeagent.runtime.base import Login, RuntimeUnavailable
+from nodeagent.runtime.base import Login, RuntimeTimeout, RuntimeUnavailable
 from orch.component.process import loops
 from orch.component.secret import Secret
 from tests.fakes.runtime import FakeRuntime
@@ -99,6 +99,14 @@ async def test_when_no_login_pulls_every_different_cause_is_told_once() -> None:
     with pytest.raises(ImageProblem) as others:
         await ImagePulls().pull(runtime, ABSENT, [WRONG, UNUSED])
     assert str(others.value) == f'[no route, failed to pull image "{ABSENT}": 401]'
+
+
+async def test_a_pull_that_takes_too_long_is_not_tried_as_others() -> None:
+    runtime = FakeRuntime()
+    runtime.fail("pull_image", RuntimeTimeout("pull_image", "too long"))
+    with pytest.raises(ImageProblem, match="too long"):
+        await ImagePulls().pull(runtime, ABSENT, [WRONG, RIGHT])
+    assert runtime.logins == [WRONG]
 
 
 def pull_all(pulls: ImagePulls, runtime: FakeRuntime, number: int) -> list[asyncio.Task[float]]:
