@@ -21,7 +21,9 @@ from orch.wire.records.pods import Pod
 
 REFRESH_S = 60.0  # how often the files of a running pod are compared with the API
 
-_NOT_READ = ObjectData(problem=f"a pod's images are pulled with {PULL_SECRETS} secrets at most")
+PULL_BYTES = 1 << 20  # of all secrets that a pod's images are pulled with
+_FAILURES = 3  # to read one of them; then the API is not asked for more
+_NOT_READ = ObjectData(problem="was not read")
 
 
 class PodObjects:
@@ -31,6 +33,7 @@ class PodObjects:
         self.refresh_s = refresh_s
         self._client = client
         self._known: dict[str, dict[Reference, ObjectData]] = {}  # by uid of the pod
+        self._pull_secrets: dict[str, dict[Reference, ObjectData]] = {}
 
     async def of(self, pod: Pod) -> Objects:
         """The objects that the pod refers to, as they are now or were last known; never raises."""
@@ -41,14 +44,32 @@ class PodObjects:
         return await self._read(pod, references.shown_in_volumes(pod))
 
     async def pull_secrets(self, pod: Pod) -> list[tuple[str, ObjectData]]:
-        """By name, the Secrets that the pod's images are pulled with; never raises."""
-        wanted = references.pull_secrets(pod)
-        found = await self._read(pod, wanted[:PULL_SECRETS])
-        return [(ref.name, found.get(ref, _NOT_READ)) for ref in wanted]
+        """By name, the Secrets that the pod's images are pulled with; never raises.
+
+        They are read one by one, up to bounds of number and size, since any pod may name many.
+        """
+        wanted, namespace = references.pull_secrets(pod), pod.metadata.namespace or ""
+        known = self._pull_secrets.get(pod.metadata.uid or "", {})
+        found: dict[Reference, ObjectData] = {}
+        failures = size_bytes = 0
+        for reference in wanted[:PULL_SECRETS]:
+            data = await self._fetch(namespace, reference) if failures < _FAILURES else _NOT_READ
+            if data.problem:
+                failures += 1
+                data = known.get(reference, data)
+            size_bytes += sum(map(len, data.data.values()))
+            if size_bytes > PULL_BYTES:
+                break
+            found[reference] = data
+        self._pull_secrets[pod.metadata.uid or ""] = {
+            reference: data for reference, data in found.items() if not data.problem
+        }
+        return [(reference.name, found.get(reference, _NOT_READ)) for reference in wanted]
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._known.pop(uid, None)
+        self._pull_secrets.pop(uid, None)
 
     async def _read(self, pod: Pod, wanted: Iterable[Reference]) -> Objects:
         listed = list(wanted)

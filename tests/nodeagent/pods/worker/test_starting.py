@@ -91,6 +91,26 @@ async def test_of_a_thousand_secrets_no_more_are_read_than_is_said(world: PodWor
     assert "s999" in next(text for _, reason, text in world.events if "PullSecret" in reason)
 
 
+async def test_of_large_secrets_no_more_is_read_than_a_megabyte(world: PodWorld) -> None:
+    registry(world)
+    padding = json.dumps({"auths": {}, "padding": "x" * 600_000})
+    for name, content in (("a", padding), ("b", padding), ("pull", "")):
+        await world.api.create(pull_secret(name, content))
+    await world.start(pulling("a", "b", "pull"))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    read = [call.key for call in world.api.calls if (call.verb, call.plural) == ("get", "secrets")]
+    assert read == ["default/a", "default/b"]
+    assert "(b, pull)" in next(text for _, reason, text in world.events if "PullSecret" in reason)
+
+
+async def test_an_api_that_does_not_answer_is_not_asked_for_every_secret(world: PodWorld) -> None:
+    registry(world)
+    world.api.fail(TransportError("refused"), times=float("inf"))
+    await world.start(pulling(*(f"s{number}" for number in range(9))))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    assert len([call for call in world.api.calls if call.plural == "secrets"]) == 3
+
+
 async def test_while_the_api_is_away_the_last_known_secret_counts(world: PodWorld) -> None:
     registry(world)
     await world.api.create(pull_secret())
