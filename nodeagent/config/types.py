@@ -207,6 +207,10 @@ class NodeAgentConfiguration(ConfigModel):
     # runtime
     containerRuntimeEndpoint: Socket = "unix:///run/containerd/containerd.sock"
     runtimeRequestTimeout: Duration = 120.0
+    serializeImagePulls: bool = True
+    maxParallelImagePulls: int | None = Field(default=None, ge=1)  # None: any number
+    registryPullQPS: int = Field(default=5, ge=0)  # 0: any number
+    registryBurst: int = Field(default=10, ge=0)
 
     # measuring
     housekeepingInterval: Duration = 10.0
@@ -272,6 +276,12 @@ class NodeAgentConfiguration(ConfigModel):
             raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
         if self.containerLogMonitorInterval < 3:
             raise ValueError("containerLogMonitorInterval must be at least 3s")
+        return self
+
+    @model_validator(mode="after")
+    def _pulls_fit_each_other(self) -> NodeAgentConfiguration:
+        if self.serializeImagePulls and (self.maxParallelImagePulls or 1) > 1:
+            raise ValueError("maxParallelImagePulls above 1 needs serializeImagePulls: false")
         return self
 
     @model_validator(mode="after")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nodeagent.psi import Pressure
+from orch.component.secret import Secret
 
 
 class EventKind(Enum):
@@ -263,6 +264,13 @@ class Image:
     username: str = ""  # or by name; neither: root
 
 
+class Login(NamedTuple):
+    """Who a registry is told is pulling."""
+
+    user: str
+    password: Secret
+
+
 @dataclass(frozen=True, slots=True)
 class ExecResult:
     exit_code: int
@@ -280,10 +288,7 @@ class FilesystemUsage:
 
 @dataclass(frozen=True, slots=True)
 class ContainerUsage:
-    """The runtime's own measurements of a container; None where it reports nothing.
-
-    Missing stamps are 0.
-    """
+    """The runtime's own measurements of a container; missing stamps are 0, all else None."""
 
     id: str
     name: str
@@ -351,7 +356,6 @@ class ContainerRuntime(Protocol):
     async def version(self) -> RuntimeVersion: ...
     async def conditions(self) -> Sequence[RuntimeCondition]: ...
     async def features(self) -> RuntimeFeatures: ...
-
     async def run_sandbox(self, spec: SandboxSpec) -> str: ...
     async def stop_sandbox(self, sandbox_id: str) -> None: ...
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
@@ -385,15 +389,12 @@ class ContainerRuntime(Protocol):
     async def sandbox_usage(self) -> Sequence[SandboxUsage]: ...
 
     def events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Changes of any container or sandbox, until the runtime ends the stream without error.
-
-        Close it when done. RuntimeNotSupported: the runtime sends no events.
-        """
+        """Changes, until the runtime ends the stream. Close it. RuntimeNotSupported: it has none"""
         ...
 
     async def image(self, reference: str) -> Image | None: ...
     async def images(self) -> Sequence[Image]: ...
-    async def pull_image(self, reference: str) -> str: ...
+    async def pull_image(self, reference: str, login: Login | None = None) -> str: ...
     async def remove_image(self, reference: str) -> None: ...
     async def image_filesystems(self) -> Sequence[FilesystemUsage]: ...
 

@@ -28,6 +28,7 @@ from nodeagent.runtime.base import (
     FilesystemUsage,
     Image,
     LinuxResources,
+    Login,
     RuntimeAnswerTooLarge,
     RuntimeCallError,
     RuntimeCondition,
@@ -266,8 +267,8 @@ class CriRuntime:
         response = await self._read("ListImages", pb.ListImagesRequest())
         return tuple(cri_responses.image(item) for item in response.images)
 
-    async def pull_image(self, reference: str) -> str:
-        request = pb.PullImageRequest(image=cri_requests.image_spec(reference))
+    async def pull_image(self, reference: str, login: Login | None = None) -> str:
+        request = cri_requests.pull(reference, login)
         return str((await self._call("PullImage", request, PULL_TIMEOUT_S)).image_ref)
 
     async def remove_image(self, reference: str) -> None:

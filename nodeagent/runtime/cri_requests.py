@@ -13,6 +13,7 @@ from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import (
     ContainerSpec,
     LinuxResources,
+    Login,
     Mount,
     SandboxSpec,
     SeccompKind,
@@ -118,6 +119,11 @@ def resources(wanted: LinuxResources) -> Any:
 
 def image_spec(reference: str) -> Any:
     return pb.ImageSpec(image=reference)
+
+
+def pull(reference: str, login: Login | None) -> Any:
+    auth = login and pb.AuthConfig(username=login.user, password=login.password.reveal())
+    return pb.PullImageRequest(image=image_spec(reference), auth=auth)
 
 
 def _sandbox_security(spec: SandboxSpec) -> Any:

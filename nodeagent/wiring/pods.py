@@ -9,6 +9,7 @@ from nodeagent.node.rules import capacity
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
+from nodeagent.pods.images.pulling import ImagePulls
 from nodeagent.pods.local_storage import LocalStorageEviction
 from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
@@ -131,6 +132,7 @@ def _services(
         hosts=HostsFiles(root_dir, settings=settings.dns),
         objects=PodObjects(base.client),
         events=events,
+        pulls=image_pulls(base.config),
     )
 
 
@@ -157,6 +159,11 @@ def build_sources(base: Base, api: ApiSource | None) -> list[PodSource]:
         except ValueError as error:
             raise SetupError(f"staticPodURL: {error}") from None
     return [*sources, *([api] if api else ())]
+
+
+def image_pulls(config: NodeAgentConfiguration) -> ImagePulls:
+    at_once = 1 if config.serializeImagePulls else config.maxParallelImagePulls
+    return ImagePulls(at_once, per_s=config.registryPullQPS, burst=config.registryBurst)
 
 
 def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:

@@ -340,7 +340,7 @@ def _backend(
     """Storage behind the steps of admission."""
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     steps: tuple[Admission, ...] = (
-        ServiceAccounts(partial(_has_no_account, storage)),
+        ServiceAccounts(partial(_account, storage)),
         Priorities(partial(_documents, storage)),
         CreationGuard(authorizer),
         restriction,
@@ -365,11 +365,11 @@ def _uid_of_node(storage: Storage, name: str) -> str:
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
 
 
-def _has_no_account(storage: Storage, namespace: str, name: str) -> bool:
-    """A namespace that is missing is refused as such, later."""
-    if storage.get(key_of(SERVICE_ACCOUNTS, namespace, name)) is not None:
-        return False
-    return storage.get(key_of(NAMESPACES, "", namespace)) is not None
+def _account(storage: Storage, namespace: str, name: str) -> Document | None:
+    """Empty where the namespace is missing, which is refused as such, later."""
+    if (stored := storage.get(key_of(SERVICE_ACCOUNTS, namespace, name))) is not None:
+        return decode(stored)
+    return None if storage.get(key_of(NAMESPACES, "", namespace)) is not None else {}
 
 
 def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets in real containers, as an unmodified kubectl makes and changes them."""
+"""ConfigMaps and Secrets for real containers, as an unmodified kubectl makes and changes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import LocalCluster, eventually
+from tests.conftest_runtime import RealRuntime
+from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually
+from tests.fakes.registry import Registry
 
 SCRIPT = """
 echo "$COLOR $PASSWORD $S_user" > /told/env
@@ -95,3 +97,59 @@ def test_a_pod_gets_its_configuration_and_follows_it(cluster: LocalCluster, tmp_
         within_s=20,
         what="its directory and mounts are gone",
     )
+
+
+def pulling(cluster: LocalCluster, name: str, image: str, account: str) -> dict[str, Any]:
+    command = ["/busybox", "sleep", "1000"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": cluster.node,
+            "serviceAccountName": account,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "c", "image": image, "command": command}],
+        },
+    }
+
+
+def waiting(cluster: LocalCluster, name: str) -> dict[str, str]:
+    statuses = cluster.pod(name)["status"].get("containerStatuses") or [{"state": {}}]
+    found: dict[str, str] = statuses[0]["state"].get("waiting", {})
+    return found
+
+
+def test_an_image_behind_a_password_is_pulled_with_the_secrets_of_the_pod_s_account(
+    cluster: LocalCluster, real_runtime: RealRuntime, tmp_path: Path
+) -> None:
+    busybox = RUNTIME_BASE / "root" / "usr" / "bin" / "busybox"
+    pod = tmp_path / "pod.json"
+    with Registry("team/app", busybox, "s3cret").serving() as registry:
+        registry.tell(real_runtime)
+        cluster.kubectl("create", "serviceaccount", "puller")
+        pod.write_text(json.dumps(pulling(cluster, "stranger", registry.image, "puller")))
+        cluster.kubectl("create", "-f", str(pod))
+        eventually(
+            lambda: "authorization failed" in waiting(cluster, "stranger").get("message", ""),
+            within_s=30,
+            what="the registry refuses those without a password",
+        )
+        for name, password in (("old", "0ld"), ("new", "s3cret")):
+            login = (f"--docker-username={name}", f"--docker-password={password}")
+            server = f"--docker-server={registry.address}"
+            cluster.kubectl("create", "secret", "docker-registry", name, server, *login)
+        secrets = [{"name": name} for name in ("gone", "old", "new")]
+        change = json.dumps({"imagePullSecrets": secrets})
+        cluster.kubectl("patch", "serviceaccount", "puller", "-p", change)
+        pod.write_text(json.dumps(pulling(cluster, "known", registry.image, "puller")))
+        cluster.kubectl("create", "-f", str(pod))
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/known", "--timeout=30s")
+    assert cluster.pod("known")["spec"]["imagePullSecrets"] == secrets
+    assert {"", "old"} <= set(registry.refused)
+    assert set(registry.served) == {"new"}
+    told = "involvedObject.name=known,reason=FailedToRetrieveImagePullSecret"
+    message = "-ojsonpath={.items[*].message}"
+    assert "(gone)" in cluster.kubectl("get", "events", f"--field-selector={told}", message).stdout
+    assert "s3cret" not in cluster.log("nodeagent")
+    cluster.kubectl("delete", "pod", "known", "stranger", "--timeout=30s")

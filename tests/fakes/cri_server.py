@@ -20,6 +20,7 @@ import grpc
 from nodeagent.runtime import base
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime import cri_pb2_grpc as rpc
+from orch.component.secret import Secret
 from tests.fakes import cri_convert
 from tests.fakes.runtime import FakeRuntime
 
@@ -283,7 +284,11 @@ class _Images(rpc.ImageServiceServicer):  # type: ignore[misc]
         return pb.ImageStatusResponse(image=cri_convert.image(known) if known else None)
 
     async def PullImage(self, request: Any, context: Any) -> Any:
-        reference = await self._runtime.pull_image(request.image.image)
+        auth = request.auth
+        login = (
+            base.Login(auth.username, Secret(auth.password)) if request.HasField("auth") else None
+        )
+        reference = await self._runtime.pull_image(request.image.image, login)
         return pb.PullImageResponse(image_ref=reference)
 
     async def RemoveImage(self, request: Any, context: Any) -> Any:

@@ -11,6 +11,7 @@ from nodeagent.runtime.base import (
     FilesystemUsage,
     Image,
     InterfaceUsage,
+    Login,
     RuntimeCallError,
     Sandbox,
     SandboxUsage,
@@ -28,6 +29,8 @@ class FakeImages(CallFaults):
         super().__init__()
         self.images_known = {name: fake_image(name) for name in IMAGES}
         self.images_to_pull: set[str] = set()
+        self.wanted: dict[str, Login] = {}  # what the registry asks for, by reference
+        self.logins: list[Login | None] = []  # of every pull
 
     async def image(self, reference: str) -> Image | None:
         await self.begin("image", reference)
@@ -37,8 +40,11 @@ class FakeImages(CallFaults):
         await self.begin("images")
         return tuple(self.images_known.values())
 
-    async def pull_image(self, reference: str) -> str:
+    async def pull_image(self, reference: str, login: Login | None = None) -> str:
+        self.logins.append(login)
         await self.begin("pull_image", reference)
+        if reference in self.wanted and login != self.wanted[reference]:
+            raise RuntimeCallError("pull_image", f'failed to pull image "{reference}": 401')
         if reference not in self.images_known:
             if reference not in self.images_to_pull:
                 raise RuntimeCallError("pull_image", f'failed to pull image "{reference}"')

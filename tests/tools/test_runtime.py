@@ -203,8 +203,9 @@ def test_containerd_keeps_everything_below_its_directory(tmp_path: Path) -> None
     assert runtime["cni"]["conf_dir"].startswith(f"{tmp_path}/rt/")
     runc = runtime["containerd"]["runtimes"]["runc"]["options"]
     assert runc["SystemdCgroup"] is False
-    pinned = rendered["plugins"]["io.containerd.cri.v1.images"]["pinned_images"]
-    assert pinned == {"sandbox": images.PAUSE}
+    of_images = rendered["plugins"]["io.containerd.cri.v1.images"]
+    assert of_images["pinned_images"] == {"sandbox": images.PAUSE}
+    assert of_images["registry"]["config_path"].startswith(f"{layout.registries}:")
 
 
 @pytest.mark.parametrize("length", [1, 69, 70, 71, 90, 200])

@@ -103,6 +103,11 @@ class Layout:
         return self.directory / "tmp"
 
     @property
+    def registries(self) -> Path:
+        """Where containerd is told of registries: `HOST:PORT/hosts.toml`, read at each pull."""
+        return self.directory / "registries"
+
+    @property
     def cni(self) -> Path:
         """The network configuration and the addresses given out."""
         return self.directory / "cni"
@@ -128,6 +133,9 @@ disabled_plugins = [
 
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = {q(snapshotter)}
+
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = {q(f"{layout.registries}:/etc/containerd/certs.d")}
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = {q(images.PAUSE)}

@@ -1,12 +1,24 @@
-"""Pull policies: whether a container's image must be pulled, and why pulling fails."""
+"""Pulls images: whether one must be pulled, when its turn has come, as whom, and why it fails.
+
+The policies are the reference agent's. Where it refuses a pull above `registryPullQPS`, this one
+lets it wait.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    Login,
+    RuntimeCallError,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
 from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
 
 _REFERENCE = re.compile(
@@ -51,10 +63,57 @@ async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None
     return True
 
 
-async def pull(runtime: ContainerRuntime, reference: str) -> None:
-    """ImageProblem; RuntimeUnavailable."""
-    with _failing_as("ErrImagePull"):
-        await runtime.pull_image(reference)
+class ImagePulls:
+    """The pulls of all pods: `at_once` of them (None: all), `per_s` begin (0: any number).
+
+    `burst` of them may begin at once after a while without any. Who waits is served in order.
+    """
+
+    def __init__(self, at_once: int | None = None, *, per_s: int = 0, burst: int = 1) -> None:
+        self._places = asyncio.Semaphore(at_once) if at_once else contextlib.nullcontext()
+        self._per_s = per_s
+        self._burst = max(1, burst)
+        self._turn = asyncio.Lock()
+        self._free = float(self._burst)
+        self._counted_s = -math.inf  # in the loop's time
+
+    async def pull(
+        self, runtime: ContainerRuntime, reference: str, logins: Sequence[Login] = ()
+    ) -> float:
+        """Seconds it took once its turn had come. ImageProblem; RuntimeUnavailable.
+
+        Every login is tried until one pulls; without any, the registry is told none.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._places:
+            await self._begin()
+            began_s = loop.time()
+            problems: dict[str, None] = {}
+            for login in logins or (None,):
+                try:
+                    with _failing_as("ErrImagePull"):
+                        await runtime.pull_image(reference, login)
+                    return loop.time() - began_s
+                except ImageProblem as error:
+                    if isinstance(error.__cause__, RuntimeTimeout):
+                        raise  # others wait for their turn
+                    problems[str(error)] = None
+        text = ", ".join(problems)
+        raise ImageProblem("ErrImagePull", text if len(problems) == 1 else f"[{text}]")
+
+    async def _begin(self) -> None:
+        """Wait until one more may begin."""
+        if not self._per_s:
+            return
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            now_s = loop.time()
+            self._free = min(self._burst, self._free + (now_s - self._counted_s) * self._per_s)
+            self._counted_s = now_s
+            if self._free < 1:
+                await asyncio.sleep((1 - self._free) / self._per_s)
+                self._free, self._counted_s = 1.0, loop.time()
+            self._free -= 1
 
 
 async def size_bytes(runtime: ContainerRuntime, reference: str) -> int:

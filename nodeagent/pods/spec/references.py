@@ -33,11 +33,15 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectData:
-    """`absent`: the object does not exist. `problem`: why it could not be read."""
+    """`absent`: the object does not exist. `problem`: why it could not be read.
+
+    `type` is a Secret's.
+    """
 
     data: Mapping[str, bytes] = field(default_factory=dict)
     absent: bool = False
     problem: str = ""
+    type: str = ""
 
 
 Objects = Mapping[Reference, ObjectData]
@@ -58,6 +62,12 @@ def references(pod: Pod) -> set[Reference]:
         for container in podspec.all_containers(pod)
     ]
     return _fetched(api_references({"containers": containers, **_volumes(pod)}))
+
+
+def pull_secrets(pod: Pod) -> tuple[Reference, ...]:
+    """The Secrets to pull the pod's images with, in their order; unnamed ones are ignored."""
+    named = dict.fromkeys(ref.name for ref in pod.spec.imagePullSecrets or () if ref.name)
+    return tuple(Reference(SECRET, name) for name in named)
 
 
 def shown_in_volumes(pod: Pod) -> set[Reference]:

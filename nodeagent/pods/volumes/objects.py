@@ -15,11 +15,15 @@ from nodeagent.pods.spec.references import ObjectData, Objects, Reference
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.wire.errors import ApiError
-from orch.wire.podrules.references import CONFIG_MAP
+from orch.wire.podrules.references import CONFIG_MAP, PULL_SECRETS
 from orch.wire.records.configuration import ConfigMap, Secret
 from orch.wire.records.pods import Pod
 
 REFRESH_S = 60.0  # how often the files of a running pod are compared with the API
+
+PULL_BYTES = 1 << 20  # of all secrets that a pod's images are pulled with
+_FAILURES = 3  # to read one of them; then the API is not asked for more
+_NOT_READ = ObjectData(problem="was not read")
 
 
 class PodObjects:
@@ -29,6 +33,7 @@ class PodObjects:
         self.refresh_s = refresh_s
         self._client = client
         self._known: dict[str, dict[Reference, ObjectData]] = {}  # by uid of the pod
+        self._pull_secrets: dict[str, dict[Reference, ObjectData]] = {}
 
     async def of(self, pod: Pod) -> Objects:
         """The objects that the pod refers to, as they are now or were last known; never raises."""
@@ -38,9 +43,33 @@ class PodObjects:
         """Those of them that the files of volumes show."""
         return await self._read(pod, references.shown_in_volumes(pod))
 
+    async def pull_secrets(self, pod: Pod) -> list[tuple[str, ObjectData]]:
+        """By name, the Secrets that the pod's images are pulled with; never raises.
+
+        They are read one by one, up to bounds of number and size, since any pod may name many.
+        """
+        wanted, namespace = references.pull_secrets(pod), pod.metadata.namespace or ""
+        known = self._pull_secrets.get(pod.metadata.uid or "", {})
+        found: dict[Reference, ObjectData] = {}
+        failures = size_bytes = 0
+        for reference in wanted[:PULL_SECRETS]:
+            data = await self._fetch(namespace, reference) if failures < _FAILURES else _NOT_READ
+            if data.problem:
+                failures += 1
+                data = known.get(reference, data)
+            size_bytes += sum(map(len, data.data.values()))
+            if size_bytes > PULL_BYTES:
+                break
+            found[reference] = data
+        self._pull_secrets[pod.metadata.uid or ""] = {
+            reference: data for reference, data in found.items() if not data.problem
+        }
+        return [(reference.name, found.get(reference, _NOT_READ)) for reference in wanted]
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._known.pop(uid, None)
+        self._pull_secrets.pop(uid, None)
 
     async def _read(self, pod: Pod, wanted: Iterable[Reference]) -> Objects:
         listed = list(wanted)
@@ -69,7 +98,7 @@ def _data_of(found: ConfigMap | Secret | None) -> ObjectData:
     if found is None:
         return ObjectData(absent=True)
     if isinstance(found, Secret):
-        return ObjectData(_decoded(found.data))
+        return ObjectData(_decoded(found.data), type=found.type or "")
     text = {key: value.encode() for key, value in (found.data or {}).items()}
     return ObjectData({**text, **_decoded(found.binaryData)})
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodeagent import seccomp
 from nodeagent.pods.backoff import StepFailed
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.images.pulling import ImagePulls
 from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -72,6 +73,7 @@ class PodServices:
     hosts: HostsFiles
     objects: PodObjects
     events: PodEvents
+    pulls: ImagePulls = field(default_factory=ImagePulls)
     now: Now = clock.utc_now
 
     async def projected_data(self, pod: Pod) -> ProjectedData:

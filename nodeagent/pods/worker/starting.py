@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.backoff import StepFailed, failing_as
-from nodeagent.pods.images import pulling
+from nodeagent.pods.images import keyring, pulling
+from nodeagent.pods.images.keyring import KeyringError
 from nodeagent.pods.images.pulling import ImageProblem
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober.probes import ProbeTarget
@@ -21,9 +23,16 @@ from nodeagent.pods.volumes import directories
 from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker import stopping
 from nodeagent.pods.worker.services import PodServices
-from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
+from nodeagent.runtime.base import (
+    ContainerSpec,
+    Login,
+    RuntimeCallError,
+    SandboxDetail,
+    SandboxSpec,
+)
 from nodeagent.seccomp import CONFIG_ERROR
 from orch.component.process import loops
+from orch.component.process.threads import run_in_thread
 from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Container, Pod
 
@@ -157,14 +166,31 @@ class Starting:
         events.normal(pod, "Pulling", f'Pulling image "{image}"')
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        await pulling.pull(self._runtime, image)
-        took_s = loop.time() - began_s
-        self.pulled_s += took_s
+        logins = await self._logins(pod, image)
+        took_s = await self._services.pulls.pull(self._runtime, image, logins)
+        whole_s = loop.time() - began_s
+        self.pulled_s += whole_s
         size_bytes = await pulling.size_bytes(self._runtime, image)
         counts = self._services.counts
         counts.timings.observe(pods_counts.IMAGE_PULL, took_s, pods_counts.size_class(size_bytes))
         text = f'Successfully pulled image "{image}" in {took_s:.3f}s'
+        text += f" ({whole_s:.3f}s including waiting)"
         events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
+
+    async def _logins(self, pod: Pod, image: str) -> Sequence[Login]:
+        """Those that the pod's pull secrets have for the image. ImageProblem."""
+        secrets = await self._services.objects.pull_secrets(pod)
+        if failed := [name for name, data in secrets if data.absent or data.problem]:
+            text = f"Unable to retrieve some image pull secrets ({', '.join(failed)})"
+            text += "; attempting to pull the image may not succeed."
+            self._services.events.warning(pod, "FailedToRetrieveImagePullSecret", text)
+        if not (read := [(name, data) for name, data in secrets if data.data]):
+            return ()
+        find = partial(keyring.logins, image, read)
+        try:
+            return await run_in_thread(find, name="pull secrets")
+        except KeyringError as error:
+            raise ImageProblem("ErrImagePull", str(error)) from error
 
     async def _after_start(
         self, container_id: str, pod: Pod, container: Container, seen: ObservedPod

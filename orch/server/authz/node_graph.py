@@ -75,8 +75,6 @@ def references_of(pod: Mapping[str, Any]) -> Iterator[Reference]:
     spec = raw.mapping(pod, "spec")
     account = raw.text(spec, "serviceAccountName") or DEFAULT_SERVICE_ACCOUNT
     yield "serviceaccounts", namespace, account
-    for secret in raw.records(spec, "imagePullSecrets"):
-        yield "secrets", namespace, raw.text(secret, "name")
     for found in api_references(spec):
         if found.name and found.kind in _PLURALS:
             yield _PLURALS[found.kind], namespace, found.name

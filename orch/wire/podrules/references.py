@@ -23,6 +23,7 @@ from orch.wire.validation import (
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
+PULL_SECRETS = 64  # so many of a pod are read; the reference has no bound
 _OF_KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 _OF_WHOLES = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
 _OF_VOLUMES = {
@@ -68,6 +69,9 @@ def api_references(spec: Mapping[str, Any]) -> Iterator[ApiReference]:
     """All references; an unknown projected source has its field's name as kind."""
     if account := raw.text(spec, "serviceAccountName"):
         yield ApiReference(SERVICE_ACCOUNT, account, "spec.serviceAccountName")
+    for index, secret in enumerate(raw.records(spec, "imagePullSecrets")):
+        path = f"spec.imagePullSecrets[{index}]"
+        yield ApiReference(SECRET, raw.text(secret, "name"), path, "imagePullSecrets")
     for path, container in document_places(spec):
         yield from _of_container(container, path)
     yield from volume_references(spec)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from orch.wire.names import COORDINATION_GROUP, SCHEDULING_GROUP
 from orch.wire.quantity import Quantity
 from orch.wire.records.core import ObjectReference
-from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.records.meta import ApiObject, LocalObjectReference, WireModel
 
 
 def _base64(text: str) -> str:
@@ -44,10 +44,6 @@ class Secret(ApiObject):
     data: dict[str, Base64] | None = None
     stringData: dict[str, str] | None = None
     immutable: bool | None = None
-
-
-class LocalObjectReference(WireModel):
-    name: str = ""
 
 
 class ServiceAccount(ApiObject):

@@ -80,7 +80,7 @@ _FIELDS: Mapping[type[WireModel], str] = {
     configuration.LeaseSpec: "strategy preferredHolder",
     pods.PodSpec: (
         "affinity automountServiceAccountToken"
-        " enableServiceLinks hostUsers hostnameOverride imagePullSecrets os overhead"
+        " enableServiceLinks hostUsers hostnameOverride os overhead"
         " preemptionPolicy priorityClassName resourceClaims resources"
         " schedulerName schedulingGates schedulingGroup serviceAccount"
         " topologySpreadConstraints workloadRef"

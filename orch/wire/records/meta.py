@@ -30,6 +30,10 @@ class WireModel(BaseModel):
         return cls.model_validate(data)
 
 
+class LocalObjectReference(WireModel):
+    name: str = ""
+
+
 class OwnerReference(WireModel):
     apiVersion: str
     kind: str

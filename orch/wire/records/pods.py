@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orch.wire.records.handlers import Lifecycle, Probe
-from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.records.meta import ApiObject, LocalObjectReference, WireModel
 from orch.wire.times import Time
 
 _MANY = 1000  # a node runs fewer; each takes long to check
@@ -72,9 +72,7 @@ class ResourceFieldRef(WireModel):
 
 
 class KeySelector(WireModel):
-    """A value of a ConfigMap or Secret in the pod's namespace."""
-
-    name: str = ""
+    name: str = ""  # of a ConfigMap or Secret in the pod's namespace
     key: str
     optional: bool | None = None
 
@@ -291,6 +289,7 @@ class PodSpec(WireModel):
     securityContext: PodSecurityContext | None = None
     tolerations: list[Toleration] | None = None
     serviceAccountName: str | None = None
+    imagePullSecrets: list[LocalObjectReference] | None = None
     priority: int | None = None
 
 

@@ -112,6 +112,10 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         ({"cgroupRoot": "pods"}, "not an absolute, normalized path"),
         ({"systemCgroups": "system.slice"}, "not an absolute, normalized path"),
         ({"systemCgroups": "/"}, "the root cgroup, which holds the whole machine"),
+        ({"maxParallelImagePulls": 2}, "maxParallelImagePulls above 1 needs serializeImagePulls"),
+        ({"maxParallelImagePulls": 0, "serializeImagePulls": False}, "greater than or equal to 1"),
+        ({"registryPullQPS": -1}, "greater than or equal to 0"),
+        ({"registryBurst": -1}, "greater than or equal to 0"),
     ],
 )
 def test_values_that_would_fail_later_are_refused(fields: dict[str, Any], said: str) -> None:

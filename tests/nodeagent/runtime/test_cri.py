@@ -19,6 +19,7 @@ from nodeagent.runtime import base, cri
 from nodeagent.runtime.base import ContainerSpec, SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
 from orch.component.process import loops
+from orch.component.secret import Secret
 from tests.conftest_runtime import provisioned, remove_pod_cgroups
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
@@ -81,6 +82,14 @@ async def test_every_call_has_a_deadline(
     ((called, _, left_s),) = server.requests
     assert called == method
     assert left_s == pytest.approx(deadline_s, rel=0.02, abs=5)  # gRPC sends three digits
+
+
+@pytest.mark.parametrize("login", [None, base.Login("me", Secret("s3cret"))])
+async def test_a_pull_tells_the_runtime_who_pulls_if_anybody(
+    server: CriServer, runtime: CriRuntime, login: base.Login | None
+) -> None:
+    await runtime.pull_image("localhost/busybox:1", login)
+    assert server.runtime.logins == [login]
 
 
 async def test_a_checkpoints_limit_is_sent_and_is_the_deadline(

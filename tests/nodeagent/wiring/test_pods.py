@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
@@ -10,8 +12,10 @@ from nodeagent.stats.sources import Sources
 from nodeagent.wiring import pods
 from nodeagent.wiring.base import Base
 from nodeagent.wiring.pods import Pods
+from orch.component.process import loops
 from tests.fakes.api import FakeApi
 from tests.fakes.runtime import FakeRuntime
+from tests.fakes.runtime_images import IMAGES
 from tests.nodeagent.wiring.conftest import BuildBase
 
 pytestmark = pytest.mark.may_block  # the machine's facts are read before anything is served
@@ -70,6 +74,29 @@ async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
         ).config
     )
     assert (bounds.max_bytes, bounds.max_files, bounds.interval_s) == (1024**2, 3, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_once"),
+    [
+        ({}, 1),
+        ({"serializeImagePulls": False, "maxParallelImagePulls": 3}, 3),
+        ({"serializeImagePulls": False}, 10),  # the burst
+        ({"serializeImagePulls": False, "registryPullQPS": 0}, 15),
+        ({"serializeImagePulls": False, "registryBurst": 5}, 5),
+    ],
+)
+async def test_so_many_images_are_pulled_at_once_as_is_configured(
+    fields: dict[str, object], at_once: int
+) -> None:
+    runtime, pulls = FakeRuntime(), pods.image_pulls(NodeAgentConfiguration.model_validate(fields))
+    tasks = []
+    for _ in range(15):
+        runtime.hold("pull_image")
+        tasks.append(loops.spawn(pulls.pull(runtime, IMAGES[0]), name="pull"))
+        await asyncio.sleep(0)
+    assert len(runtime.called("pull_image")) == at_once
+    await loops.cancel(*tasks)
 
 
 @pytest.mark.parametrize(

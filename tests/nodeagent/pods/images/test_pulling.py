@@ -1,12 +1,16 @@
-"""Pull policies, on a runtime in memory."""
+"""Pull policies, logins and turns, on a runtime in memory."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from nodeagent.pods.images import pulling
-from nodeagent.pods.images.pulling import ImageProblem
-from nodeagent.runtime.base import RuntimeUnavailable
+from nodeagent.pods.images.pulling import ImageProblem, ImagePulls
+from nodeagent.runtime.base import Login, RuntimeTimeout, RuntimeUnavailable
+from orch.component.process import loops
+from orch.component.secret import Secret
 from tests.fakes.runtime import FakeRuntime
 
 PRESENT, ABSENT = "localhost/busybox:1", "localhost/later:1"
@@ -14,7 +18,7 @@ PRESENT, ABSENT = "localhost/busybox:1", "localhost/later:1"
 
 async def ensure(runtime: FakeRuntime, image: str, policy: str | None = None) -> None:
     if await pulling.must_pull(runtime, image, policy):
-        await pulling.pull(runtime, image)
+        await ImagePulls().pull(runtime, image)
 
 
 PULLS: list[tuple[str, str | None, bool]] = [
@@ -65,3 +69,81 @@ async def test_a_runtime_that_is_away_is_no_problem_of_the_image(operation: str)
     runtime.fail(operation, RuntimeUnavailable(operation, "refused"))
     with pytest.raises(RuntimeUnavailable):
         await ensure(runtime, ABSENT)
+
+
+WRONG, RIGHT, UNUSED = (Login("me", Secret(text)) for text in ("old", "new", "other"))
+
+
+@pytest.mark.parametrize(
+    ("logins", "tried"),
+    [([], [None]), ([RIGHT, UNUSED], [RIGHT]), ([WRONG, RIGHT, UNUSED], [WRONG, RIGHT])],
+)
+async def test_logins_are_tried_in_their_order_until_one_pulls(
+    logins: list[Login], tried: list[Login | None]
+) -> None:
+    runtime = FakeRuntime()
+    runtime.images_to_pull.add(ABSENT)
+    if logins:
+        runtime.wanted[ABSENT] = RIGHT
+    await ImagePulls().pull(runtime, ABSENT, logins)
+    assert runtime.logins == tried
+
+
+async def test_when_no_login_pulls_every_different_cause_is_told_once() -> None:
+    runtime = FakeRuntime()
+    runtime.wanted[ABSENT] = RIGHT
+    with pytest.raises(ImageProblem) as same:
+        await ImagePulls().pull(runtime, ABSENT, [WRONG, UNUSED])
+    assert str(same.value) == f'failed to pull image "{ABSENT}": 401'
+    runtime.fail("pull_image", "no route", times=1)
+    with pytest.raises(ImageProblem) as others:
+        await ImagePulls().pull(runtime, ABSENT, [WRONG, UNUSED])
+    assert str(others.value) == f'[no route, failed to pull image "{ABSENT}": 401]'
+
+
+async def test_a_pull_that_takes_too_long_is_not_tried_as_others() -> None:
+    runtime = FakeRuntime()
+    runtime.fail("pull_image", RuntimeTimeout("pull_image", "too long"))
+    with pytest.raises(ImageProblem, match="too long"):
+        await ImagePulls().pull(runtime, ABSENT, [WRONG, RIGHT])
+    assert runtime.logins == [WRONG]
+
+
+def pull_all(pulls: ImagePulls, runtime: FakeRuntime, number: int) -> list[asyncio.Task[float]]:
+    pulled = (pulls.pull(runtime, PRESENT) for _ in range(number))
+    return [loops.spawn(one, name="pull") for one in pulled]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("at_once", "begun"), [(1, 1), (2, 2), (None, 3)])
+async def test_so_many_pulls_run_at_once_and_a_cancelled_one_gives_its_place_up(
+    at_once: int | None, begun: int
+) -> None:
+    runtime = FakeRuntime()
+    pulls = ImagePulls(at_once)
+    tasks: list[asyncio.Task[float]] = []
+    for _ in range(3):
+        held = runtime.hold("pull_image")
+        tasks += pull_all(pulls, runtime, 1)
+        await asyncio.sleep(1)
+        if not held.reached.is_set():
+            break
+    assert len(runtime.called("pull_image")) == begun
+    await loops.cancel(*tasks)
+    runtime.heal("pull_image")
+    async with asyncio.timeout(60):
+        held.release()
+        await pulls.pull(runtime, PRESENT)
+
+
+@pytest.mark.looptime
+async def test_pulls_above_the_rate_wait_and_the_time_they_wait_is_not_theirs() -> None:
+    runtime = FakeRuntime()
+    loop = asyncio.get_running_loop()
+    pulls = ImagePulls(per_s=2, burst=3)
+    for _ in range(2):  # the burst is there again after a while
+        began_s = loop.time()
+        took_s = await asyncio.gather(*pull_all(pulls, runtime, 7))
+        assert loop.time() - began_s == pytest.approx(2.0, abs=0.01)
+        assert max(took_s) == 0
+        await asyncio.sleep(10)

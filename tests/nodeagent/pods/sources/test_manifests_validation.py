@@ -95,6 +95,11 @@ PODS: list[tuple[dict[str, Any], str, str]] = [
         "spec.volumes[0]",
         "cannot refer to a Secret",
     ),
+    (
+        {"imagePullSecrets": [{"name": "s"}]},
+        "spec.imagePullSecrets[0]",
+        "cannot refer to a Secret",
+    ),
 ]
 
 

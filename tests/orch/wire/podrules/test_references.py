@@ -35,6 +35,13 @@ def projected(*sources: dict[str, Any]) -> dict[str, Any]:
         ({"serviceAccountName": "bot"}, [("ServiceAccount", "bot", "spec.serviceAccountName")]),
         (of_variable(fieldRef={"fieldPath": "metadata.name"}), []),
         (
+            {"imagePullSecrets": [{"name": "p"}, {}]},
+            [
+                ("Secret", "p", "spec.imagePullSecrets[0]"),
+                ("Secret", "", "spec.imagePullSecrets[1]"),
+            ],
+        ),
+        (
             of_variable(secretKeyRef={"name": "s", "key": "k"}),
             [("Secret", "s", f"{CONTAINER}.env[1].valueFrom")],
         ),

@@ -1,0 +1,124 @@
+"""Pull secrets of pods, read from an API in memory and used on a runtime in memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from nodeagent.runtime.base import Login
+from orch.client.transport import TransportError
+from orch.component.secret import Secret as Hidden
+from orch.wire.podrules.references import PULL_SECRETS
+from orch.wire.records.configuration import Secret
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import PodWorld
+
+pytestmark = pytest.mark.looptime
+
+IMAGE = "registry.example.com/team/app:1"
+LOGIN = Login("me", Hidden("s3cret"))
+
+
+def pull_secret(name: str = "pull", content: str = "") -> Secret:
+    auths = {"registry.example.com": {"username": "me", "password": "s3cret"}}
+    written = content or json.dumps({"auths": auths})
+    return Secret(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        type="kubernetes.io/dockerconfigjson",
+        data={".dockerconfigjson": base64.b64encode(written.encode()).decode()},
+    )
+
+
+def pulling(*names: str) -> Pod:
+    secrets = [{"name": name} for name in names]
+    return pod(container_data("app", image=IMAGE), imagePullSecrets=secrets)
+
+
+def registry(world: PodWorld) -> None:
+    """Make a registry have the image for those who log in."""
+    world.runtime.images_to_pull.add(IMAGE)
+    world.runtime.wanted[IMAGE] = LOGIN
+
+
+async def test_an_image_is_pulled_with_the_pod_s_secret_and_missing_ones_are_told(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry(world)
+    await world.api.create(pull_secret())
+    await world.start(pulling("gone", "", "pull", "lost"))
+    await world.until(lambda: "app" in world.running())
+    assert world.runtime.logins == [LOGIN]
+    told = [text for _, reason, text in world.events if reason == "FailedToRetrieveImagePullSecret"]
+    assert told == [
+        "Unable to retrieve some image pull secrets (gone, lost);"
+        " attempting to pull the image may not succeed."
+    ]
+    assert "s3cret" not in f"{world.events} {caplog.text} {world.status().to_wire()}"
+
+
+async def test_without_secrets_that_fit_the_registry_is_told_no_user(world: PodWorld) -> None:
+    registry(world)
+    await world.start(pulling("pull"))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    assert world.runtime.logins == [None]
+    await world.api.create(pull_secret())
+    await world.until(lambda: "app" in world.running())
+    assert world.runtime.logins == [None, LOGIN]
+
+
+async def test_a_secret_that_cannot_be_understood_keeps_the_image_from_being_pulled(
+    world: PodWorld,
+) -> None:
+    registry(world)
+    await world.api.create(pull_secret(content="{s3cret"))
+    await world.start(pulling("pull"))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    waiting = world.state().waiting
+    assert waiting and waiting.message == 'secret "pull": .dockerconfigjson is not JSON'
+    assert world.runtime.logins == []
+
+
+async def test_of_a_thousand_secrets_no_more_are_read_than_is_said(world: PodWorld) -> None:
+    registry(world)
+    await world.start(pulling(*(f"s{number}" for number in range(1000))))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    read = [call for call in world.api.calls if call.plural == "secrets"]
+    assert len(read) == PULL_SECRETS
+    assert "s999" in next(text for _, reason, text in world.events if "PullSecret" in reason)
+
+
+async def test_of_large_secrets_no_more_is_read_than_a_megabyte(world: PodWorld) -> None:
+    registry(world)
+    padding = json.dumps({"auths": {}, "padding": "x" * 600_000})
+    for name, content in (("a", padding), ("b", padding), ("pull", "")):
+        await world.api.create(pull_secret(name, content))
+    await world.start(pulling("a", "b", "pull"))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    read = [call.key for call in world.api.calls if (call.verb, call.plural) == ("get", "secrets")]
+    assert read == ["default/a", "default/b"]
+    assert "(b, pull)" in next(text for _, reason, text in world.events if "PullSecret" in reason)
+
+
+async def test_an_api_that_does_not_answer_is_not_asked_for_every_secret(world: PodWorld) -> None:
+    registry(world)
+    world.api.fail(TransportError("refused"), times=float("inf"))
+    await world.start(pulling(*(f"s{number}" for number in range(9))))
+    await world.until(lambda: world.waiting() == "ErrImagePull")
+    assert len([call for call in world.api.calls if call.plural == "secrets"]) == 3
+
+
+async def test_while_the_api_is_away_the_last_known_secret_counts(world: PodWorld) -> None:
+    registry(world)
+    await world.api.create(pull_secret())
+    await world.start(pulling("pull"))
+    await world.until(lambda: "app" in world.running())
+    world.api.fail(TransportError("refused"), times=float("inf"))
+    world.runtime.images_known.pop(IMAGE)
+    world.runtime.crash(world.running()["app"])
+    await world.until(lambda: "app" in world.running(), within_s=60)
+    assert world.runtime.logins == [LOGIN, LOGIN]
+    assert "FailedToRetrieveImagePullSecret" not in world.reasons()
