@@ -40,9 +40,10 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_sessionstart() -> None:
-    # A worker of xdist ignores the one and sets the other, and so would every program it starts.
+    # A worker of xdist ignores the one and sets the others, and so would every program it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("COLUMNS", None)
+    os.environ.pop("LINES", None)
     # gRPC's thread stays to the end: who drops the last channel would wait for it, in the loop, and
     # garbage collection drops channels in the midst of tests that have none.
     asyncio.run(_begin_grpc())
