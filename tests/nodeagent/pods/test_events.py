@@ -29,7 +29,8 @@ async def test_a_pod_that_starts_tells_how(world: PodWorld) -> None:
         (
             "web",
             "Pulled",
-            'Successfully pulled image "localhost/later:1" in 0.000s. Image size: 4096 bytes.',
+            'Successfully pulled image "localhost/later:1" in 0.000s (0.000s including waiting).'
+            " Image size: 4096 bytes.",
         ),
         ("web", "Created", "Created container: later"),
         ("web", "Started", "Started container later"),
