@@ -205,7 +205,7 @@ def test_containerd_keeps_everything_below_its_directory(tmp_path: Path) -> None
     assert runc["SystemdCgroup"] is False
     of_images = rendered["plugins"]["io.containerd.cri.v1.images"]
     assert of_images["pinned_images"] == {"sandbox": images.PAUSE}
-    assert of_images["registry"]["config_path"].startswith(f"{layout.registries}:")
+    assert of_images["registry"]["config_path"] == str(layout.registries)  # of two, it sees neither
 
 
 @pytest.mark.parametrize("length", [1, 69, 70, 71, 90, 200])

@@ -135,7 +135,7 @@ disabled_plugins = [
   snapshotter = {q(snapshotter)}
 
 [plugins."io.containerd.cri.v1.images".registry]
-  config_path = {q(f"{layout.registries}:/etc/containerd/certs.d")}
+  config_path = {q(str(layout.registries))}
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = {q(images.PAUSE)}
