@@ -44,9 +44,13 @@ _IGNORED_SILENTLY: Mapping[type[WireModel], frozenset[str]] = {
     PodSpec: _words(
         "schedulerName affinity topologySpreadConstraints priorityClassName preemptionPolicy"
         " enableServiceLinks automountServiceAccountToken serviceAccount schedulingGates"
+        " os hostUsers"  # all that is not refused is so here
     ),
     Container: _words("stdinOnce"),
 }
+
+
+_PATHS_SHOWN, _PATH_SHOWN = 10, 80
 
 
 class PodFileError(Exception):
@@ -211,6 +215,14 @@ def unknown_fields(pod: Pod) -> list[tuple[FieldPath, str]]:
             text = f"there is no such field; it is ignored{_suggest(type(model), name)}"
         found.append(((*path, name), text))
     return found
+
+
+def ignored_text(pod: Pod) -> str:
+    """The fields of a pod of the API that have no effect here, for an event; "" for none."""
+    paths = [yaml_file.show_path(path) for path, _ in unknown_fields(pod)]
+    shown = ", ".join(path[:_PATH_SHOWN] for path in paths[:_PATHS_SHOWN])
+    more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
+    return f"this agent does not support these fields and ignores them: {shown}{more}" * bool(paths)
 
 
 def _extras(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, WireModel, str]]:

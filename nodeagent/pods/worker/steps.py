@@ -29,6 +29,7 @@ from nodeagent.pods.cgroups.pod_cgroups import CgroupError
 from nodeagent.pods.decide import plan
 from nodeagent.pods.logs import rotation
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.sources import manifests
 from nodeagent.pods.spec import dns, isolation, spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
@@ -38,6 +39,7 @@ from nodeagent.pods.worker.starting import Starting
 from nodeagent.pods.worker.stopping import Stopping
 from nodeagent.runtime.base import SandboxSpec
 from orch.component.process import loops
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 _RESOLVER_MAX_BYTES = 1 << 20
@@ -91,6 +93,14 @@ class Steps:
                 await self._runtime.stop_sandbox(action.replaces)
             sandbox_id = await self._runtime.run_sandbox(wanted)
             await self._services.pleg.refresh(self._uid, sandboxes=(sandbox_id,))
+        if action.attempt == 0:
+            await self._tell_ignored(pod)
+
+    async def _tell_ignored(self, pod: Pod) -> None:
+        if podspec.is_static(pod):
+            return  # logged, with their lines
+        if text := await asyncio.to_thread(manifests.ignored_text, pod):
+            self._services.events.warning(pod, "FieldsIgnored", text)
 
     async def _specify_sandbox(self, action: CreateSandbox, pod: Pod) -> SandboxSpec:
         settings = self._services.settings

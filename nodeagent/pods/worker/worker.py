@@ -146,10 +146,12 @@ class PodWorker:
 
     def _deadline_left_s(self) -> float | None:
         """None: the pod has no deadline to meet, or no more."""
-        if self.pod is None or self._ending or self._removal or not self.is_unfinished:
+        pod, status = self.pod, self._registry.status(self.uid)
+        if pod is None or status is None:  # before its first status it may turn out to have ended
             return None
-        status = self._registry.status(self.uid) or self.pod.status
-        return deadline_left_s(self.pod, status.startTime, self._services.now())
+        if self._ending or self._removal or status.phase in FINAL_PHASES:
+            return None
+        return deadline_left_s(pod, status.startTime, self._services.now())
 
     def _end_overdue(self, pod: Pod) -> None:
         left_s = self._deadline_left_s()

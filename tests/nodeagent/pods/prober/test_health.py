@@ -145,6 +145,24 @@ async def test_commands_that_a_hung_runtime_never_answered_restart_nothing(
     await world.until(lambda: shown(world).restartCount == 1, within_s=60)
 
 
+@pytest.mark.parametrize("kind", ["liveness", "startup"])
+async def test_a_probe_has_a_grace_period_of_its_own(
+    world: PodWorld, answers: Answers, kind: str
+) -> None:
+    given: list[int] = []
+    stop = world.runtime.stop_container
+
+    async def noting(container_id: str, *, timeout_s: int) -> None:
+        given.append(timeout_s)
+        await stop(container_id, timeout_s=timeout_s)
+
+    world.runtime.stop_container = noting  # type: ignore[method-assign]
+    answers.bad.add(kind)
+    await world.start(probed(**{kind: {"failureThreshold": 1, "terminationGracePeriodSeconds": 3}}))
+    await world.until(lambda: bool(given))
+    assert set(given) == {3}
+
+
 async def test_a_container_that_fails_its_liveness_probe_is_restarted(
     world: PodWorld, answers: Answers
 ) -> None:

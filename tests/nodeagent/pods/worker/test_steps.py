@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.spec.dns import DnsSettings
-from tests.fakes.pods import pod
+from orch.server.strategy import pod_defaults
+from orch.wire.podrules import podspec
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 
 pytestmark = pytest.mark.looptime
@@ -39,6 +42,28 @@ async def test_a_pod_that_asks_for_nothing_leaves_the_file_to_the_runtime(world:
     [made] = world.runtime.sandboxes.values()
     assert not (made.spec.dns_servers or made.spec.dns_searches or made.spec.dns_options)
     assert not {"MissingClusterDNS", "DNSConfigForming"} & set(world.reasons())
+
+
+async def test_fields_that_do_nothing_are_told_once_with_a_pod_of_the_api(world: PodWorld) -> None:
+    world.source.name = podspec.API
+    container = container_data("app", lifecycle={"stopSignal": "SIGUSR1"})
+    wanted = pod(container, overhead={"cpu": "1"}, os={"name": "linux"}, schedulerName="mine")
+    await world.start(wanted)
+    await world.until(lambda: "app" in world.running())
+    [(_, _, told)] = [event for event in world.events if event[1] == "FieldsIgnored"]
+    assert told == (
+        "this agent does not support these fields and ignores them: "
+        "spec.overhead, spec.containers[0].lifecycle.stopSignal"
+    )
+
+
+async def test_a_pod_as_the_server_completes_it_has_no_such_field(world: PodWorld) -> None:
+    world.source.name = podspec.API
+    data = pod(container_data("app", ports=[{"containerPort": 80}])).to_wire()
+    pod_defaults.fill(data["spec"])
+    await world.start(Pod.from_wire(data))
+    await world.until(lambda: "app" in world.running())
+    assert "FieldsIgnored" not in world.reasons()
 
 
 @pytest.mark.parametrize(

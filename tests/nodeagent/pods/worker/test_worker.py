@@ -180,3 +180,13 @@ async def test_a_deadline_holds_for_a_pod_that_never_comes_to_run(world: PodWorl
     await world.until(lambda: world.status().status.phase == "Failed", within_s=40)
     assert world.status().status.reason == "DeadlineExceeded"
     held.release()
+
+
+async def test_a_deadline_that_passed_after_the_end_of_a_pod_changes_nothing(
+    world: PodWorld,
+) -> None:
+    done = {"phase": "Succeeded", "startTime": "2026-01-31T11:00:00Z"}
+    await world.start(pod("a", activeDeadlineSeconds=30, restartPolicy="Never", status=done))
+    await asyncio.sleep(60)
+    assert world.status().status.phase == "Succeeded"
+    assert "DeadlineExceeded" not in world.reasons()
