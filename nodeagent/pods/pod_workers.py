@@ -150,7 +150,8 @@ class PodWorkers:
                 await self._services.cgroups.remove_parent()
         except TimeoutError:
             left = sorted(worker.name for worker in self._workers.values())
-            log.error("pods not removed within %g s: %s", timeout_s, ", ".join(left) or "unknown")
+            names = ", ".join(left) or "the runtime does not tell which there are"
+            log.error("pods not removed within %g s: %s", timeout_s, names)
         finally:
             await self._stop_workers()
             await loops.cancel(observing)

@@ -328,8 +328,8 @@ class InterfaceUsage:
 class SandboxUsage:
     """The runtime's own measurements of a pod as a whole and of each of its containers.
 
-    `total` has the sandbox's id and the pod's name in place of a container's; writable layer and
-    swap are never reported for a pod. The default interface comes first.
+    `total` has the sandbox's id and the pod's name, no writable layer and no swap. The default
+    interface comes first.
     """
 
     namespace: str
@@ -344,11 +344,10 @@ class SandboxUsage:
 class ContainerRuntime(Protocol):
     """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop.
 
-    Stopping and removing are idempotent, also for unknown ids; any other call for an unknown id
-    raises RuntimeNotFound. A call that changes something is never cancelled, or the runtime would
-    lose what it made: a cancelled caller waits for its end (`loops.finish`), or leaves it running
-    until the next for the same container (`stop_container`). A pull, a command and a checkpoint may
-    be broken off. The tests' contract suite holds every implementation to this.
+    Stopping and removing are idempotent, also for unknown ids; other calls for an unknown id raise
+    RuntimeNotFound. A call that changes something is never cancelled: a cancelled caller waits for
+    its end (`loops.finish`), or leaves it running until the next for the same container
+    (`stop_container`). A pull, a command and a checkpoint may be broken off.
     """
 
     endpoint: str

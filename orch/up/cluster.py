@@ -98,10 +98,10 @@ class Cluster:
             if len(ended_s) > MAX_RESTARTS:
                 raise SetupError(f"{name} keeps exiting; {_log_end(child)}")
             log.warning(
-                "%s exited with code %s and is restarted; the end of its log:\n%s",
+                "%s exited with code %s and is restarted; the end of its log: %s",
                 name,
                 code,
-                child.last_lines(1),
+                child.last_lines(1).strip(),
             )
             await asyncio.sleep(RESTART_PAUSE_S)
             await self.start_child(name)

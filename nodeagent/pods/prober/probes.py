@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
@@ -26,6 +28,7 @@ USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
 _SHOWN = 200
+_EXEC_ID = re.compile(r' "[0-9a-f]{64}"')  # differs with each try, so no two would be alike
 _SAYS_HOST = {"host", "forwarded", "x-forwarded-host"}
 _HANGS_AFTER_S = 5.0  # a working runtime reports at once that a command has timed out
 
@@ -105,7 +108,7 @@ class Prober:
         except RuntimeUnavailable:
             return Outcome(None)
         except RuntimeCallError as error:
-            return Outcome(None, str(error))
+            return Outcome(None, _EXEC_ID.sub("", str(error)))
         output = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()
         return Outcome(result.exit_code == 0, output or f"exit code {result.exit_code}")
 
@@ -121,7 +124,7 @@ class Prober:
         try:
             return await self._get(url, headers)
         except (aiohttp.ClientError, OSError) as error:
-            return Outcome(False, f"Get {url}: {error}")
+            return Outcome(False, f"Get {url}: {_cause(error)}")
 
     async def _get(self, url: str, headers: dict[str, str]) -> Outcome:
         """Follow redirects on the same host; one to another host is a success with a warning."""
@@ -158,6 +161,18 @@ def _ends_elsewhere(body: bytes) -> str:
     return f"Probe terminated redirects, Response body: {shown}"
 
 
+def _cause(error: aiohttp.ClientError | OSError) -> str:
+    """In the system's words: those of asyncio and aiohttp name calls and addresses instead."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return str(error.os_error)
+    if isinstance(error, OSError):
+        number = error.errno or 0  # below 0: a name does not resolve
+        return os.strerror(number).lower() if number > 0 else error.strerror or str(error)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message.partition(chr(10))[0]}"
+    return str(error)
+
+
 def _leaves_pod(target: ProbeTarget, probe: Probe) -> str:
     """Why the agent would talk to somebody else than the pod, or for somebody else; "" if not."""
     action = probe.httpGet or probe.tcpSocket
@@ -182,7 +197,7 @@ async def _tcp(target: ProbeTarget, action: TCPSocketAction) -> Outcome:
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        return Outcome(False, f"dial {host}:{port}: {error.strerror or error}")
+        return Outcome(False, f"dial {host}:{port}: {_cause(error)}")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.runtime.base import ContainerSpec, SandboxSpec
+from nodeagent.runtime.base import ContainerSpec, RuntimeUnavailable, SandboxSpec
 from orch.wire.records.pods import Container, Pod
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, container_data, pod
@@ -368,6 +368,14 @@ async def test_remove_all_gives_up_in_time_and_names_what_is_left(
     assert 10 <= asyncio.get_running_loop().time() - began_s < 20
     held.release()
     assert "pods not removed within 10 s: default/web" in caplog.text
+
+
+async def test_remove_all_says_that_a_runtime_which_never_answered_names_no_pods(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.runtime.fail("list_sandboxes", RuntimeUnavailable("list_sandboxes", "no such file"))
+    await world.workers.remove_all(10)
+    assert "not removed within 10 s: the runtime does not tell which there are" in caplog.text
 
 
 async def test_a_second_pod_of_a_name_is_refused_and_said(

@@ -163,7 +163,7 @@ async def test_a_daemon_that_exits_is_restarted(
     assert told() == cluster.child("nodeagent").pid
     assert not gone(told())
     assert caplog.messages == [
-        "nodeagent exited with code -9 and is restarted; the end of its log:\n  up"
+        "nodeagent exited with code -9 and is restarted; the end of its log: up"
     ]
     await loops.cancel(keeping)
 

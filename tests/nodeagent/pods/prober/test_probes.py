@@ -127,10 +127,28 @@ async def test_nobody_listening_is_a_failure(
     check: Callable[..., Any], free_port: Callable[[], int]
 ) -> None:
     port = free_port()
-    for probe in ({"tcpSocket": {"port": port}}, {"httpGet": {"port": port}}):
-        outcome = await check(probe)
-        assert outcome.good is False
-        assert str(port) in outcome.text
+    tcp, http = [await check({kind: {"port": port}}) for kind in ("tcpSocket", "httpGet")]
+    assert tcp == Outcome(False, f"dial 127.0.0.1:{port}: connection refused")
+    assert http == Outcome(False, f"Get http://127.0.0.1:{port}/: connection refused")
+
+
+async def test_a_server_that_speaks_something_else_is_told_in_plain_words(
+    check: Callable[..., Any], port: int
+) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail ready\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        other = server.sockets[0].getsockname()[1]
+        mail = await check({"httpGet": {"port": other}})
+        assert mail.good is False
+        assert mail.text.startswith(f"Get http://127.0.0.1:{other}/: the answer is not HTTP: ")
+        assert "\n" not in mail.text
+    plain = await check({"httpGet": {"port": port, "scheme": "HTTPS"}})
+    assert plain.good is False
+    assert "[SSL: " in plain.text
+    assert "ssl:" not in plain.text
 
 
 async def test_a_connection_is_enough_for_a_tcp_probe(check: Callable[..., Any], port: int) -> None:
@@ -143,6 +161,10 @@ EXECS: list[tuple[ExecResult | Exception, Outcome]] = [
     (ExecResult(2, b"", b""), Outcome(False, "exit code 2")),
     (RuntimeTimeout("exec_sync", "x"), Outcome(False, "the command did not end within 1 s")),
     (RuntimeCallError("exec_sync", "no such container"), Outcome(None, "no such container")),
+    (
+        RuntimeCallError("exec_sync", f'failed to start exec "{"0f" * 32}": no "x" in $PATH'),
+        Outcome(None, 'failed to start exec: no "x" in $PATH'),
+    ),
 ]
 
 
