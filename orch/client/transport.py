@@ -11,6 +11,7 @@ import asyncio
 import base64
 import contextlib
 import ipaddress
+import math
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
 _ANEW = "its connections are dialled anew"
+BUCKETS_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
 
 PATCH_TYPES = {
@@ -73,6 +75,8 @@ class Transport:
         self.config = config
         self.timeout_s = timeout_s
         self.requests: Counter[tuple[str, str]] = Counter()  # by code and method
+        self.durations: Counter[tuple[str, float]] = Counter()  # by method and bucket
+        self.seconds: dict[str, float] = {}  # by method, until the head of the answer
         # Compressed answers would be unpacked on the event loop.
         self._headers = [("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
         self._session: aiohttp.ClientSession | None = None
@@ -172,7 +176,7 @@ class Transport:
         headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
-        code = "<error>"
+        code, began_s = "<error>", asyncio.get_running_loop().time()
         try:
             answer = await session.request(
                 call.method,
@@ -185,7 +189,13 @@ class Transport:
             code = str(answer.status)
         finally:
             self.requests[code, call.method] += 1
+            self._count_time(call.method, asyncio.get_running_loop().time() - began_s)
         return answer
+
+    def _count_time(self, method: str, seconds: float) -> None:
+        bucket = next((bound for bound in BUCKETS_S if seconds <= bound), math.inf)
+        self.durations[method, bucket] += 1
+        self.seconds[method] = self.seconds.get(method, 0.0) + seconds
 
     def _explained(self, error: Exception, limit_s: float) -> TransportError:
         if isinstance(error, TimeoutError) and (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -143,6 +144,26 @@ class PodSecurityMetrics:
 
 
 _ADMISSION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
+_ATTEMPT_BUCKETS = tuple(0.001 * 2**step for step in range(15))
+
+
+class Attempts(NamedTuple):
+    """How often authentication or authorization came to a result, and how long that took."""
+
+    attempts: Counter
+    duration: Histogram
+
+
+def _attempts(
+    registry: Registry, what: str, name: str, results: Sequence[str]
+) -> Mapping[str, Attempts]:
+    """By result; looked up once, because every request counts."""
+    text = f"Counter of {what} attempts broken down by result."
+    count = registry.counter(name, text, ("result",))
+    text = f"{what.capitalize()} duration in seconds broken out by result."
+    name = f"{what}_duration_seconds"
+    duration = registry.histogram(name, text, ("result",), buckets=_ATTEMPT_BUCKETS)
+    return {one: Attempts(count.labels(one), duration.labels(one)) for one in results}
 
 
 class AdmissionMetrics:
@@ -249,20 +270,14 @@ class ServerMetrics:
             "Counter of audit events that failed to be audited properly.",
             ("plugin",),
         )
-        self.authentications = _by_result(
-            self.registry.counter(
-                "authentication_attempts", "Counter of authenticated attempts.", ("result",)
-            ),
+        self.authentications = _attempts(
+            self.registry, "authentication", "authentication_attempts",
             ("success", "failure", "error"),
-        )
-        self.authorizations = _by_result(
-            self.registry.counter(
-                "authorization_attempts_total",
-                "Counter of authorization attempts broken down by result.",
-                ("result",),
-            ),
+        )  # fmt: skip
+        self.authorizations = _attempts(
+            self.registry, "authorization", "authorization_attempts_total",
             ("allowed", "no-opinion"),
-        )
+        )  # fmt: skip
         self.storage = StorageMetrics(self.registry, _BUCKETS)
         self.admission = AdmissionMetrics(self.registry)
         self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
@@ -333,11 +348,6 @@ class ServerMetrics:
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info))
-
-
-def _by_result(counter: Counter, results: Sequence[str]) -> Mapping[str, Counter]:
-    """Looked up once, because every request counts."""
-    return {result: counter.labels(result) for result in results}
 
 
 def request_labels(info: RequestInfo) -> Labels:

@@ -8,6 +8,7 @@ else decides.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from orch.server.authz.authorizer import NO_OPINION, Authorizer
 from orch.server.flow.control import FlowControl
 from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT
-from orch.server.metrics import ServerMetrics
+from orch.server.metrics import Attempts, ServerMetrics
 from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases
 from orch.server.request.attributes import RequestInfo, parse_request
@@ -96,11 +97,12 @@ class RequestFilter:
     ) -> web.StreamResponse:
         caller: Identity | None = None
         failure: Exception | None = None
+        began_s = time.perf_counter()
         try:
             caller = httpd.current_peer(request) or await self.authenticate(request)
         except Exception as error:
             failure = error
-        self._count_authentication(caller, failure)
+        self._count_authentication(caller, failure, began_s)
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
         async with self.flows.seat(httpd.connection_of(request), caller, info) as seat:
             if caller is None:
@@ -128,10 +130,12 @@ class RequestFilter:
                     trail.panicked = True
                 raise
 
-    def _count_authentication(self, caller: Identity | None, failure: Exception | None) -> None:
+    def _count_authentication(
+        self, caller: Identity | None, failure: Exception | None, began_s: float
+    ) -> None:
         refused = failure is None or (isinstance(failure, ApiError) and failure.code == 401)
         result = "success" if caller is not None else "failure" if refused else "error"
-        self.metrics.authentications[result].inc()
+        _observe(self.metrics.authentications[result], began_s)
 
     async def _carry_out(
         self, request: web.Request, handler: Handler, info: RequestInfo
@@ -154,12 +158,13 @@ class RequestFilter:
             raise ApiError(504, "Timeout", text) from None
 
     def _authorize(self, identity: Identity, info: RequestInfo, trail: Trail | None) -> None:
+        began_s = time.perf_counter()
         if identity is ANONYMOUS and info.path not in self.open_paths:
             decision = NO_OPINION
         else:
             decision = self.authorizer.decide(identity, info)
         result = "allowed" if decision.allowed else "no-opinion"
-        self.metrics.authorizations[result].inc()
+        _observe(self.metrics.authorizations[result], began_s)
         if trail is not None:
             trail.decided(allowed=decision.allowed, reason=decision.reason)
         if decision.allowed:
@@ -167,6 +172,11 @@ class RequestFilter:
         if identity is ANONYMOUS:
             raise unauthorized()
         raise authorizer.forbidden(identity, info, decision.reason)
+
+
+def _observe(result: Attempts, began_s: float) -> None:
+    result.attempts.inc()
+    result.duration.observe(time.perf_counter() - began_s)
 
 
 def _asks_to_impersonate(headers: Iterable[str]) -> bool:

@@ -13,7 +13,7 @@ from tools import walks
 # rules for pods and by the machine's own facts before it starts.
 LIMITS = {  # modules, hops, and a module that shows the walk was recorded to its end
     "sample": (15, 90, "nodeagent.stats.cgroup.reader"),
-    "lease": (28, 47, "orch.server.storage.sqlite"),
+    "lease": (28, 48, "orch.server.storage.sqlite"),
     "pod": (23, 63, "nodeagent.pods.worker.worker"),
 }
 

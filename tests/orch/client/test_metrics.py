@@ -37,3 +37,9 @@ async def test_requests_of_all_clients_are_counted_by_answer(free_port: Callable
         f'rest_client_requests_total{{code="404",host="{host}",method="DELETE"}} 1.0',
         f'rest_client_requests_total{{code="<error>",host="{gone}",method="GET"}} 1.0',
     ]
+    took = "rest_client_request_duration_seconds"
+    assert f'{took}_bucket{{host="{host}",le="60.0",verb="GET"}} 4.0' in lines
+    assert f'{took}_count{{host="{host}",verb="DELETE"}} 1.0' in lines
+    assert f'{took}_count{{host="{gone}",verb="GET"}} 1.0' in lines
+    [text] = [line for line in lines if line.startswith(f'{took}_sum{{host="{host}",verb="GET"}}')]
+    assert 0 < float(text.rpartition(" ")[2]) < 60
