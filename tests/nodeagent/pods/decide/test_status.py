@@ -63,6 +63,18 @@ PHASES: list[tuple[str, Pod, ObservedPod, str]] = [
     ("init runs", pod(**INIT), seen(sandbox(), instance("i1")), "Pending"),
     ("init failed", pod(**INIT), seen(sandbox(), exited("i1", step=2)), "Pending"),
     ("init failed for good", pod(**INIT, **NEVER), seen(sandbox(), exited("i1")), "Failed"),
+    (
+        "init failed for good, sidecar still runs",
+        pod(initContainers=[SIDE, *INIT["initContainers"]], **NEVER),
+        seen(sandbox(), instance("side", record=SIDE_RECORD), exited("i1")),
+        "Pending",
+    ),
+    (
+        "init failed for good, sidecar has ended",
+        pod(initContainers=[SIDE, *INIT["initContainers"]], **NEVER),
+        seen(sandbox(), exited("side", record=SIDE_RECORD), exited("i1")),
+        "Failed",
+    ),
     ("init done", pod(**INIT), seen(sandbox(), exited("i1", code=0)), "Pending"),
     (
         "init done, app runs",
