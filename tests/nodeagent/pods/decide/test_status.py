@@ -260,6 +260,15 @@ def test_the_conditions_of_a_pod(
         assert condition and (condition.status, condition.reason) == (value, reason), kind
 
 
+def test_an_init_container_without_a_record_has_completed_and_says_why_no_more_is_known() -> None:
+    [lost] = status_of(pod(**INIT), seen(sandbox(), instance())).initContainerStatuses or []
+    ended = lost.state and lost.state.terminated
+    assert ended and (ended.reason, ended.exitCode) == ("Completed", 0)
+    assert (ended.message or "").startswith(
+        "Unable to get init container status"
+    )  # as the reference
+
+
 def test_a_pod_is_ready_with_its_sidecars_only() -> None:
     wanted = pod(initContainers=[SIDE])
     held = seen(sandbox(), instance("side", record=SIDE_RECORD), instance())
