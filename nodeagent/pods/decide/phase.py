@@ -47,7 +47,7 @@ def pod_phase(
     sidecars = [status for container, status in pairs if is_sidecar(container)]
     never = pod_policy(pod) == "Never"
     if never and finished and any(_exit_code(status) not in (None, 0) for status in first):
-        return FAILED
+        return PENDING if any(_runs(status) for status in sidecars) else FAILED
     starting = not any(_counts_as_started(app) for app in apps)
     if any(_is_pending(status) for status in first):
         return PENDING
@@ -66,7 +66,7 @@ def _phase_of_apps(
     """A sidecar that runs keeps the phase; how it ends does not matter."""
     if any(not _counts_as_started(status) for status in apps):
         return PENDING
-    running = any(status.state and status.state.running for status in (*apps, *sidecars))
+    running = any(_runs(status) for status in (*apps, *sidecars))
     if running or policy == "Always" or not finished:
         return RUNNING
     if all(_exit_code(status) == 0 for status in apps):
@@ -74,16 +74,18 @@ def _phase_of_apps(
     return FAILED if policy == "Never" else RUNNING
 
 
+def _runs(status: ContainerStatus) -> bool:
+    return status.state is not None and status.state.running is not None
+
+
 def _is_pending(status: ContainerStatus) -> bool:
     """Whether an init container runs, or waits for its first start."""
-    running = status.state is not None and status.state.running is not None
-    return running or not _counts_as_started(status)
+    return _runs(status) or not _counts_as_started(status)
 
 
 def _is_up(status: ContainerStatus) -> bool:
     """Whether a sidecar has been started, or waits to be again."""
-    running = status.state is not None and status.state.running is not None
-    return bool(status.started) if running else _counts_as_started(status)
+    return bool(status.started) if _runs(status) else _counts_as_started(status)
 
 
 def _counts_as_started(status: ContainerStatus) -> bool:

@@ -150,7 +150,8 @@ def _lost_inits(pod: Pod, seen: ObservedPod) -> Mapping[str, ContainerStatus]:
         terminated=ContainerStateTerminated(
             exitCode=0,
             reason="Completed",
-            message="the runtime has no record of it left, and the pod is initialized",
+            message="Unable to get init container status: the runtime has no record of it left, "
+            "and the pod is initialized",
         )
     )
     return {

@@ -63,6 +63,18 @@ PHASES: list[tuple[str, Pod, ObservedPod, str]] = [
     ("init runs", pod(**INIT), seen(sandbox(), instance("i1")), "Pending"),
     ("init failed", pod(**INIT), seen(sandbox(), exited("i1", step=2)), "Pending"),
     ("init failed for good", pod(**INIT, **NEVER), seen(sandbox(), exited("i1")), "Failed"),
+    (
+        "init failed for good, sidecar still runs",
+        pod(initContainers=[SIDE, *INIT["initContainers"]], **NEVER),
+        seen(sandbox(), instance("side", record=SIDE_RECORD), exited("i1")),
+        "Pending",
+    ),
+    (
+        "init failed for good, sidecar has ended",
+        pod(initContainers=[SIDE, *INIT["initContainers"]], **NEVER),
+        seen(sandbox(), exited("side", record=SIDE_RECORD), exited("i1")),
+        "Failed",
+    ),
     ("init done", pod(**INIT), seen(sandbox(), exited("i1", code=0)), "Pending"),
     (
         "init done, app runs",
@@ -282,6 +294,15 @@ def test_a_pod_follows_the_condition_that_it_waits_for() -> None:
     assert ready and gate and (ready.status, gate.status) == ("False", "False")
     told = 'the status of pod readiness gate "example.com/served" is not "True", but False'
     assert ready.message == told
+
+
+def test_an_init_container_without_a_record_has_completed_and_says_why_no_more_is_known() -> None:
+    [lost] = status_of(pod(**INIT), seen(sandbox(), instance())).initContainerStatuses or []
+    ended = lost.state and lost.state.terminated
+    assert ended and (ended.reason, ended.exitCode) == ("Completed", 0)
+    assert (ended.message or "").startswith(
+        "Unable to get init container status"
+    )  # as the reference
 
 
 def test_a_pod_is_ready_with_its_sidecars_only() -> None:

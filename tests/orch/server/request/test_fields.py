@@ -32,7 +32,7 @@ from tests import scaling
                     "containers": [{"livenessProbe": {"httpGet": {"prot": 1}, "grpc": {"x": 1}}}]
                 }
             },
-            ["spec.containers[0].livenessProbe.httpGet.prot"],
+            [f"spec.containers[0].livenessProbe.{path}" for path in ("httpGet.prot", "grpc.x")],
         ),
         (
             "Pod",

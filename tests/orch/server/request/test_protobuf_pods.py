@@ -14,9 +14,13 @@ from orch.wire.records.meta import WireModel
 from orch.wire.records.pods import PodSpec, PodStatus
 from tests.orch.server.request.test_protobuf import entry, envelope, field
 
-NOT_UPSTREAM = {  # a mode of a projected source, whose record here is that of the whole volume
-    f"PodSpec.volumes.projected.sources.{source}.defaultMode"
-    for source in ("configMap", "downwardAPI")
+NOT_UPSTREAM = {
+    # A projected source has the record of a whole volume here.
+    "PodSpec.volumes.projected.sources.configMap.defaultMode",
+    "PodSpec.volumes.projected.sources.downwardAPI.defaultMode",
+    # All containers have one record here.
+    "PodSpec.containers.targetContainerName",
+    "PodSpec.initContainers.targetContainerName",
 }
 
 
