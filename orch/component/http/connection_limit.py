@@ -243,6 +243,7 @@ class AcceptedSocket(asyncio.Protocol):
             )
             self._limit.handshakes.add(handshake)
             handshake.add_done_callback(self._limit.handshakes.discard)
+            handshake.add_done_callback(partial(_end_unbegun, transport, connection))
 
     async def _secure(
         self, transport: asyncio.Transport, connection: Connection, context: ssl.SSLContext
@@ -271,3 +272,12 @@ class AcceptedSocket(asyncio.Protocol):
                 connection.end()
         if secured is not None and not connection.ended:
             connection.connection_made(secured)
+
+
+def _end_unbegun(
+    transport: asyncio.Transport, connection: Connection, handshake: asyncio.Task[None]
+) -> None:
+    """What a handshake does at its end, also for one that was cancelled before it began."""
+    if handshake.cancelled():
+        transport.abort()
+        connection.end()

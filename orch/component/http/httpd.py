@@ -77,6 +77,7 @@ BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 ACCEPTS_PER_TURN = 8  # of the event loop
+_ACCEPTING_TURNS = 4  # that asyncio takes from an accepted socket to its protocol
 _BACKLOG = 1024
 OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
 _UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
@@ -185,6 +186,7 @@ class HttpServer:
         self._host = host
         self._port = port
         self._manager: web.Server | None = None
+        self._sockets: list[tcp.ListeningSocket] = []
         self._listeners: list[asyncio.Server] = []
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -234,15 +236,15 @@ class HttpServer:
             return AcceptedSocket(self.connection_limit, make_connection, self.ssl_context)
 
         bound = await loop.create_server(make_protocol, self._host, self._port, start_serving=False)
-        sockets = [
+        self._sockets = [
             tcp.ListeningSocket(self.name, fileno=os.dup(plain.fileno())) for plain in bound.sockets
         ]
         bound.close()
         servers = [
             await loop.create_server(make_protocol, sock=listening, backlog=ACCEPTS_PER_TURN)
-            for listening in sockets
+            for listening in self._sockets
         ]
-        for listening in sockets:  # asyncio has one number for two things
+        for listening in self._sockets:  # asyncio has one number for two things
             listening.listen(_BACKLOG)
         return servers
 
@@ -262,6 +264,10 @@ class HttpServer:
             return
         listeners, manager = self._listeners, self._manager
         self._listeners, self._manager = [], None
+        for listening in self._sockets:
+            listening.stop_accepting()
+        for _ in range(_ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         for listener in listeners:
             listener.close()
         await loops.cancel(*self.connection_limit.handshakes)

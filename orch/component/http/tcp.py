@@ -82,9 +82,18 @@ class ListeningSocket(socket.socket):
         self._name = name
         self._shortage = OnceLog(log)
         self._refused_s = 0.0
+        self._is_stopped = False
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
+    def stop_accepting(self) -> None:
+        """To be called some turns of the loop before `close`, at which asyncio loses what it has
+        accepted just then.
+        """
+        self._is_stopped = True
+
     def accept(self) -> tuple[socket.socket, Any]:
+        if self._is_stopped:
+            raise BlockingIOError
         try:
             accepted = super().accept()
         except OSError as error:

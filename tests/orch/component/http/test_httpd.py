@@ -2,10 +2,11 @@ import asyncio
 import asyncio.sslproto
 import contextlib
 import re
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -287,6 +288,27 @@ async def test_a_request_under_way_is_not_cut_for_another_connection() -> None:
         assert (server.connection_limit.open, server.connection_limit.refused) == (1, 1)
         finish.set()
         assert await (await request).text() == "finished"
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("secured", [True, False])
+async def test_a_stop_ends_connections_that_are_just_being_accepted(
+    pki: Pki, turns: int, secured: bool
+) -> None:
+    context = server_context(pki) if secured else None
+    server = HttpServer(web.Application(), host="127.0.0.1", port=0, ssl_context=context, name="x")
+    port = await server.start()
+    with ExitStack() as clients:
+        opened = [clients.enter_context(socket.socket()) for _ in range(3)]
+        for client in opened:
+            client.settimeout(5)
+            client.connect(("127.0.0.1", port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop(0.1)
+        for client in opened:
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(client.recv, 1) == b""
 
 
 async def test_a_stop_lets_running_requests_end() -> None:
