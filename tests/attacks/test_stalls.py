@@ -308,19 +308,19 @@ ATTACKS: dict[str, dict[str, Attack]] = {
             400,
             YAML,
         ),
-        "three megabytes in one text": Attack(
+        "the longest text": Attack(
             TENANT,
             "POST",
             CORE + "/configmaps" + DRY,
-            lambda: b"metadata: {name: x}\ndata:\n a: |\n" + b"  b\n" * 600_000,
-            422,
+            lambda: b"metadata: {name: x}\ndata:\n a: |\n" + b"  b\n" * 390_000,
+            201,
             YAML,
         ),
         "a number without end": Attack(
             TENANT,
             "POST",
             CORE + "/configmaps",
-            lambda: b"a: 1." + b"1" * 3_000_000 + b"e",
+            lambda: b"a: 1." + b"1" * 1_550_000 + b"e",
             422,
             YAML,
         ),
