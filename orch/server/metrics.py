@@ -144,6 +144,8 @@ class PodSecurityMetrics:
 
 
 _ADMISSION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
+_AUTHENTICATION = ("authentication", "authentication_attempts", ("success", "failure", "error"))
+_AUTHORIZATION = ("authorization", "authorization_attempts_total", ("allowed", "no-opinion"))
 _ATTEMPT_BUCKETS = tuple(0.001 * 2**step for step in range(15))
 
 
@@ -270,14 +272,8 @@ class ServerMetrics:
             "Counter of audit events that failed to be audited properly.",
             ("plugin",),
         )
-        self.authentications = _attempts(
-            self.registry, "authentication", "authentication_attempts",
-            ("success", "failure", "error"),
-        )  # fmt: skip
-        self.authorizations = _attempts(
-            self.registry, "authorization", "authorization_attempts_total",
-            ("allowed", "no-opinion"),
-        )  # fmt: skip
+        self.authentications = _attempts(self.registry, *_AUTHENTICATION)
+        self.authorizations = _attempts(self.registry, *_AUTHORIZATION)
         self.storage = StorageMetrics(self.registry, _BUCKETS)
         self.admission = AdmissionMetrics(self.registry)
         self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
