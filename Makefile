@@ -9,7 +9,7 @@ VENV := .venv
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 export RUN_DIR
 
-.PHONY: run test test-quick check bench soak venv lock clean
+.PHONY: run test test-quick check bench soak deb rpm venv lock clean
 
 run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
@@ -36,7 +36,13 @@ bench: $(VENV)/.test-ready
 	$(VENV)/bin/python -m tools.bench
 
 soak: $(VENV)/.test-ready
+	tools/setup soak "$(PYTHON)" "$(VENV)"
 	$(VENV)/bin/pytest -q -m soak --override-ini addopts="--import-mode=importlib -ra"
+
+# Packages of this tree for Debian, in dist/. Wheels are kept in build/wheels: the second build needs
+# no network.
+deb rpm: $(VENV)/.dev-ready
+	$(VENV)/bin/python -m tools.packages $@
 
 venv: $(VENV)/.dev-ready
 

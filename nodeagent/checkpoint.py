@@ -18,6 +18,7 @@ from nodeagent.archives.bounds import Archive
 from nodeagent.archives.concurrency import CheckpointSlots, ContainerRef
 from nodeagent.archives.manifest import Manifest, archive_name
 from nodeagent.archives.pruner import Pruner
+from nodeagent.archives.reports import CheckpointCounts
 from nodeagent.archives.store import CheckpointStore, NameTaken, StoreError
 from nodeagent.archives.writable_layer import LayerUnmeasured
 from nodeagent.freezer import ContainerThawer
@@ -303,11 +304,20 @@ class CheckpointService:
 
     async def list_archives(self) -> list[dict[str, Any]]:
         """Every archive, oldest first, as JSON. ApiError 500 when the store cannot be used."""
+        directory = str(self._store.path)
+        return [archive_index.record_of(archive, directory) for archive in await self.archives()]
+
+    @property
+    def counts(self) -> CheckpointCounts:
+        """Of this agent's checkpoints."""
+        return self._reports.counts
+
+    async def archives(self) -> tuple[Archive, ...]:
+        """Every archive, oldest first. ApiError 500 when the store cannot be used."""
         try:
-            archives = await asyncio.to_thread(self._pruner.index.archives)
+            return await asyncio.to_thread(self._pruner.index.archives)
         except (StoreError, OSError) as error:
             raise ApiError(500, "InternalError", f"cannot list checkpoints: {error}") from error
-        return [archive_index.record_of(archive, str(self._store.path)) for archive in archives]
 
     def is_busy(self, container_id: str) -> bool:
         """Whether a container is being checkpointed, or recovered after a checkpoint."""

@@ -35,6 +35,7 @@ RENEWALS_PER_DURATION = 4
 JITTER = 0.04
 UPDATE_ATTEMPTS = 5
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 7.0
+_REGISTERS_WITHIN_S = 5.0
 FAILURES = (ApiError, TransportError, TimeoutError)
 
 
@@ -121,8 +122,7 @@ class LeaseLoop:
         try:
             lease = await self._get()
             if lease is None:
-                await self._create()
-                return True
+                return await self._create()
         except FAILURES as error:
             await self._failed(error)
             return False
@@ -149,9 +149,17 @@ class LeaseLoop:
                 await self._failed(error)
         return False
 
-    async def _create(self) -> None:
-        """Create the Lease, owned by the Node, so that it is deleted with it."""
+    async def _create(self) -> bool:
+        """Create the Lease, owned by the Node, so that it is deleted with it.
+
+        False while there is no Node yet, which is no failure of the heartbeat.
+        """
         owner = await self._owner()
+        if owner is None:
+            if (now_s := asyncio.get_running_loop().time()) - self._planned_s > _REGISTERS_WITHIN_S:
+                text = "the Lease of node %s waits for the Node to be registered (%.0f s)"
+                self._outage.failed(text, self._node_name, now_s - self._planned_s, cause="node")
+            return False
         meta = ObjectMeta(
             name=self._node_name, namespace=names.NODE_LEASE_NAMESPACE, ownerReferences=[owner]
         )
@@ -161,6 +169,7 @@ class LeaseLoop:
             renewTime=times.format_micro_time(self._now()),
         )
         self._succeeded(await self._call(self._client.create(Lease(metadata=meta, spec=spec))))
+        return True
 
     async def _with_new_time(self, lease: Lease) -> Lease:
         lease = lease.model_copy(deep=True)
@@ -168,13 +177,17 @@ class LeaseLoop:
         lease.spec.renewTime = times.format_micro_time(self._now())
         if not lease.metadata.ownerReferences:
             try:
-                lease.metadata.ownerReferences = [await self._owner()]
+                owner = await self._owner()
+                lease.metadata.ownerReferences = [owner] if owner else None
             except FAILURES as error:
                 log.debug("the Lease of node %s has no owner yet: %s", self._node_name, error)
         return lease
 
-    async def _owner(self) -> OwnerReference:
-        node = await self._call(self._client.get(Node, self._node_name))
+    async def _owner(self) -> OwnerReference | None:
+        """None while the Node is not registered."""
+        node = await self._call(self._client.find(Node, self._node_name))
+        if node is None:
+            return None
         return OwnerReference(
             apiVersion=names.CORE_VERSION,
             kind="Node",

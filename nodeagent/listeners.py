@@ -18,6 +18,8 @@ from nodeagent.server import Services
 from nodeagent.stats.host.machine import read_host_facts
 from orch.component.http.httpd import HttpServer, server_context
 from orch.component.process import clock
+from orch.component.process.atomic_file import replace_file
+from orch.component.process.daemon import SetupError
 from orch.component.tls import TlsFiles, TlsRenewal
 
 MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
@@ -88,14 +90,24 @@ def tls_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLCont
 
 def _ensure_certificate(options: Options, config: NodeAgentConfiguration) -> None:
     """Create the self-signed certificate, unless it is usable or another is configured."""
-    if config.tlsCertFile:
+    if config.tlsCertFile or (config.serverTLSBootstrap and Path(options.serving_file).exists()):
         return
     from orch.component import pki  # heavy
 
     hosts = [options.hostname_override or read_host_facts().hostname, "localhost", "127.0.0.1"]
     if options.node_ip:
         hosts.append(options.node_ip)
-    pki.self_signed(Path(options.cert_dir), OWN_CERTIFICATE, hosts, now=clock.utc_now())
+    try:
+        pair = pki.self_signed(Path(options.cert_dir), OWN_CERTIFICATE, hosts, now=clock.utc_now())
+        if config.serverTLSBootstrap:  # until the cluster issues another
+            pem = b"".join(Path(file).read_bytes() for file in (pair.cert_file, pair.key_file))
+            replace_file(options.serving_file, pem)
+    except OSError as error:
+        cause = (error.strerror or str(error)).lower()
+        raise SetupError(
+            f"cannot write the serving certificate below {options.cert_dir}: {cause};"
+            " correct that, or choose another --cert-dir"
+        ) from error
 
 
 def _plain(config: NodeAgentConfiguration, services: Services) -> Iterator[HttpServer]:

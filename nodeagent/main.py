@@ -77,7 +77,7 @@ def _gates(features: Features) -> list[str]:
 
 
 def _why_off(gate: FeatureGate) -> str:
-    return "switched off" if gate.default else gate.stage.value.lower() or "not built"
+    return "switched off" if gate.default else gate.stage.value.lower()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,6 +130,7 @@ async def _run(
     services.metrics.register(reloader)
     services.metrics.register(CertificateMetrics(_certificates(built, listeners)))
     reloader.listen()
+    await built.enforce_reserved()
     built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
@@ -177,6 +178,7 @@ def _loops(
     loops: dict[str, _Loop | None] = {
         "sampling": measuring.sampling,
         "new disks": measuring.new_disks,
+        "pressure": measuring.pressure,
         "directories": measuring.directories,
         "runtime disks": measuring.runtime_disks,
         "runtime cgroup": measuring.runtime_part,
@@ -190,6 +192,8 @@ def _loops(
         "pressure triggers": built.triggers,
         "health checks": built.health.loop,
         "certificates": Periodic("certificates", listeners.renewal.step, interval_s=renewal_s),
+        "rotation": built.rotation,
+        "client certificates": built.client_renewal,
         "reload": reloader,
         "watchdog": watchdog,
     }
@@ -201,6 +205,8 @@ def _loops(
             "container logs": pods.log_rotation,
             "local storage": pods.local_storage,
             "images": pods.images,
+            "devices": pods.devices,
+            "pod resources": pods.pod_resources,
         }
     if checkpoints := built.checkpoints:
         loops |= {

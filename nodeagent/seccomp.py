@@ -11,9 +11,10 @@ import posixpath
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from nodeagent.runtime.base import SeccompKind, SeccompSetting
+from nodeagent.runtime.isolation import SeccompKind, SeccompSetting
 from orch.wire.podrules.podspec import place_of
-from orch.wire.records.pods import Container, Pod, SeccompProfile
+from orch.wire.records.isolation import SeccompProfile
+from orch.wire.records.pods import Container, Pod
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"

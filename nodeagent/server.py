@@ -19,14 +19,17 @@ from nodeagent.auth.access import Access
 from nodeagent.checkpoint import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.container_logs import ContainerLogs
+from nodeagent.container_streams import ContainerStreams
 from nodeagent.metrics.calls import HttpMetrics
 from nodeagent.metrics.pages import Body, StatsPages, body_of
+from nodeagent.overview.overview import Overview
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pressure.watch import PressureWatch
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.diagnostics.metrics import Registry
 from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.flags.features import Features
-from orch.component.http.httpd import BODY_TIMEOUT_S, text_errors
+from orch.component.http.httpd import BODY_TIMEOUT_S, render_text, text_errors
 from orch.component.http.sliced_response import Sending, respond
 from orch.wire.errors import ApiError
 from orch.wire.records.pods import Pod
@@ -34,6 +37,7 @@ from orch.wire.records.pods import Pod
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 64 * 1024
+_DEBUGGING = ("run", "exec", "attach", "portForward", "containerLogs", "runningpods")
 _FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -46,8 +50,11 @@ class Services:
     features: Features
     zpages: ZPages
     pages: StatsPages
+    pressure: PressureWatch
     registry: PodRegistry
     checkpoints: CheckpointService | None  # None: the feature gate is off
+    overview: Overview | None  # None: the page is off
+    streams: ContainerStreams | None  # None: there is no runtime
     health: HealthChecks
     slis: SliMetrics
     metrics: Registry
@@ -64,15 +71,33 @@ def secure_app(services: Services) -> web.Application:
     _add_read_only_routes(app, handlers, services)
     app.router.add_post("/stats/summary", handlers.summary)
     app.router.add_delete("/metrics/slis", handlers.reset_slis)
+    if services.config().enableDebuggingHandlers:
+        _add_debugging_routes(app, handlers, services)
+    else:
+        for name in _DEBUGGING:
+            app.router.add_route("*", f"/{name}", _disabled)
+            app.router.add_route("*", f"/{name}/{{rest:.*}}", _disabled)
+    add_health_routes(app, services.health, ("healthz", "livez", "readyz"))
+    return app
+
+
+def _add_debugging_routes(app: web.Application, handlers: _Handlers, services: Services) -> None:
+    """What shows or reaches into pods and processes; `enableDebuggingHandlers` turns it off."""
     app.router.add_get("/runningpods/", handlers.running_pods)
     app.router.add_routes([configz("nodeagentconfig", handlers.config)])
     app.router.add_routes(services.zpages.routes(services.features))
     ContainerLogs(services.registry).add_to(app)
+    if services.streams:
+        services.streams.add_to(app)
     if services.checkpoints:
         app.router.add_get("/checkpoint", handlers.checkpoints)
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
-    add_health_routes(app, services.health, ("healthz", "livez", "readyz"))
-    return app
+    if services.overview:
+        app.router.add_get("/overview", services.overview.show)
+
+
+async def _disabled(request: web.Request) -> web.Response:
+    return render_text("Debug endpoints are disabled.\n", status=405)
 
 
 def read_only_app(services: Services) -> web.Application:
@@ -102,9 +127,11 @@ def add_health_routes(
 
 def _add_read_only_routes(app: web.Application, handlers: _Handlers, services: Services) -> None:
     app.router.add_get("/stats/summary", handlers.summary)
+    app.router.add_get("/pressure", handlers.pressure)
     app.router.add_get("/metrics", handlers.metrics)
     app.router.add_get("/metrics/resource", handlers.resource_metrics)
-    app.router.add_get("/metrics/containerstats", handlers.container_metrics)
+    for name in ("containerstats", "cadvisor"):  # the second is the reference agent's name
+        app.router.add_get(f"/metrics/{name}", handlers.container_metrics)
     app.router.add_get("/metrics/probes", handlers.probe_metrics)
     app.router.add_get("/metrics/slis", services.slis.show)
     app.router.add_get("/pods", handlers.pods)
@@ -133,6 +160,10 @@ class _Handlers:
             only_cpu_and_memory=only == ["true"], accept_encoding=_encoding(request)
         )
         return self._page(body)
+
+    async def pressure(self, request: web.Request) -> web.Response:
+        headers = {"Content-Type": "application/json"}
+        return respond(200, await self._services.pressure.report(), headers)
 
     async def metrics(self, request: web.Request) -> web.Response:
         return _rendered(self._services.metrics, request)

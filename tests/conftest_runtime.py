@@ -31,6 +31,7 @@ class RealRuntime:
 
     directory: Path
     endpoint: str
+    host_address: str  # of this machine in the network of its pods
 
     def control(self, command: str, *arguments: str) -> str:
         return _tool(command, "--dir", str(self.directory), *arguments)
@@ -46,13 +47,13 @@ def provisioned(directory: Path, *, share: Path | None = None) -> Iterator[RealR
         pytest.skip("a real container runtime needs root")
     shared = ("--share", str(share)) if share else ()
     try:
-        endpoint = _tool("up", "--dir", str(directory), "--base", str(BASE), *shared)
+        told = _tool("up", "--dir", str(directory), "--base", str(BASE), *shared)
     except RuntimeError as error:
         if any(cause in str(error) for cause in _NOT_ON_THIS_MACHINE):
             pytest.skip(str(error).strip().rpartition("\n")[2])
         raise
     try:
-        yield RealRuntime(directory, endpoint)
+        yield RealRuntime(directory, *told.split())
     finally:
         _tool("down", "--dir", str(directory))
 

@@ -150,13 +150,13 @@ def own_files() -> list[Path]:
 
 def test_the_tree_keeps_its_measure() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in own_files()}
-    assert len(lines) <= 430  # 400 of the house, and what capabilities since have added
+    assert len(lines) <= 560  # 400 of the house, and what capabilities since have added
     assert max(lines.values()) <= 400
     assert statistics.median(lines.values()) >= 130
     assert Counter(path.parent for path in lines).most_common(1)[0][1] <= 16
     orchctl = ROOT / "orch" / "ctl"
     of_orchctl = sum(count for path, count in lines.items() if orchctl in path.parents)
-    assert of_orchctl <= 5740  # 5600 of the house, and the live view of `node top`
+    assert of_orchctl <= 6800  # 5600 of the house, `exec`, applying, and the reasons of `node why`
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ _COMMENT = re.compile(r"#[^\n]*")
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/archives/test_pruner.py": ("nodeagent.archives.reports",),
     "nodeagent/archives/test_store.py": ("nodeagent.archives.folder",),
+    "nodeagent/commands/test_join.py": (
+        "nodeagent.certificates.discovery",
+        "nodeagent.certificates.enrolment",
+        "nodeagent.certificates.joining",
+        "nodeagent.certificates.rotation",
+        "nodeagent.commands.leave",
+    ),
     "nodeagent/config/test_types.py": ("nodeagent.config.fields",),
     "nodeagent/hollow/test_fleet.py": ("nodeagent.hollow.node",),
     "nodeagent/metrics/test_containerstats.py": (
@@ -39,23 +46,36 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/metrics/test_pods.py": ("nodeagent.metrics.families",),
     "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
-    "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
     "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
+    "nodeagent/pods/devices/test_registration.py": ("nodeagent.pods.devices.plugin",),
     "nodeagent/pods/test_pod_workers.py": ("nodeagent.pods.worker.services",),
     "nodeagent/pods/volumes/test_volumes.py": ("nodeagent.pods.volumes.kernel_mounts",),
     "nodeagent/profiles/test_lint.py": ("nodeagent.profiles.rules",),
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
     "nodeagent/stats/cgroup/test_readers.py": ("nodeagent.stats.cgroup.sample",),
     "nodeagent/stats/host/test_processes.py": ("nodeagent.stats.sources",),
+    "nodeagent/pressure/causes/test_rank.py": (
+        "nodeagent.pressure.causes.cause",
+        "nodeagent.pressure.causes.disks",
+        "nodeagent.pressure.causes.memory",
+        "nodeagent.pressure.causes.processors",
+    ),
+    "nodeagent/pressure/test_watch.py": ("nodeagent.pressure.evidence",),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
     "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
+    "orch/component/flags/test_features.py": ("orch.component.flags.reference_gates",),
     "orch/ctl/test_api.py": ("orch.client.json_api",),
+    "orch/ctl/objects/test_token.py": (
+        "orch.ctl.objects.certificate",
+        "orch.wire.bootstrap_tokens",
+    ),
     "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
     "orch/lifecycle/test_monitor.py": (
         "orch.lifecycle.canary",
         "orch.lifecycle.metrics",
     ),
+    "orch/server/admission/test_certificates.py": ("orch.server.strategy.signing_requests",),
     "orch/server/admission/pod_security/test_evaluation.py": (
         "orch.server.admission.pod_security.baseline",
         "orch.server.admission.pod_security.judged",
@@ -63,16 +83,25 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "orch/server/authn/test_credentials.py": ("orch.server.authn.flags",),
     "orch/server/authz/test_index.py": ("orch.server.authz.table",),
+    "orch/server/customresources/test_serving.py": (
+        "orch.server.customresources.kinds",
+        "orch.server.customresources.scaling",
+    ),
+    "orch/server/discovery/test_nonresource.py": ("orch.server.discovery.published",),
     "orch/server/discovery/test_openapi.py": (
         "orch.server.discovery.openapi_paths",
         "orch.server.discovery.openapi_schemas",
     ),
     "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
+    "orch/server/test_server.py": ("orch.server.application",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",
         "orch.server.storage.mirror",
     ),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
+    "orch/server/webhooks/test_admission.py": ("orch.server.webhooks.metrics",),
+    "orch/server/webhooks/test_authorization.py": ("orch.server.asking",),
+    "orch/wire/podrules/test_containers.py": ("orch.wire.podrules.lifecycle",),
 }
 ENTRIES = [(file, module) for file, modules in COVERED_BY.items() for module in modules]
 

@@ -195,7 +195,7 @@ async def pod(directory: Path) -> Walk:
     """A manifest appears; the walk ends when the pod's worker is created."""
     manifests = directory / "manifests"
     manifests.mkdir()
-    world = PodWorld(directory)
+    world = PodWorld(directory, gives_devices=True)
     world.use(FileSource(str(manifests), "node1"))  # type: ignore[arg-type]
     running = loops.spawn(world.workers.run(), name="pods")
     names = iter(range(100))

@@ -16,6 +16,8 @@ from typing import Any
 from orch.wire import times
 
 _FORMAT = 1
+_LONGEST_TEXT = 1024
+_LARGEST_FILE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,12 @@ class ManifestError(Exception):
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """ManifestError when it is not a JSON object or a field has another type."""
+    """ManifestError when it is not a JSON object or a field has another type, or is no line of
+    text or size of a file: the manifest may have come from elsewhere, with its archive.
+    """
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"it is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise ManifestError("it is not a JSON object")
@@ -78,6 +82,10 @@ def _field(record: dict[str, Any], name: str, kind: type) -> Any:
     value = record.get(_wire(name), kind())
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ManifestError(f"{_wire(name)} is {value!r}")
+    if isinstance(value, str) and (len(value) > _LONGEST_TEXT or not value.isprintable()):
+        raise ManifestError(f"{_wire(name)} is no line of at most {_LONGEST_TEXT} characters")
+    if isinstance(value, int) and not 0 <= value <= _LARGEST_FILE:
+        raise ManifestError(f"{_wire(name)} is no size of a file")
     return value
 
 
@@ -140,7 +148,7 @@ def time_of(name: str) -> datetime | None:
     found = _ARCHIVE.fullmatch(name)
     try:
         return datetime.fromisoformat(found["time"]).astimezone(UTC) if found else None
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for years before 1 or after 9999, in UTC
         return None
 
 

@@ -2,7 +2,8 @@
 
 Nothing is served before this decision; the right to any of the subresources suffices. The caller
 comes from `authentication`, their rights from `authorization`. The path table is the reference
-agent's, fine-grained first and `proxy` as the fallback.
+agent's, fine-grained first and `proxy` as the fallback. What acts in a container is `create`, also
+by GET, with which WebSockets are opened: whoever may read through the proxy may not run commands.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from orch.wire.records.authentication import Identity
 
 log = logging.getLogger(__name__)
 
+IDENTITY = web.RequestKey("identity", Identity)  # of the caller, once the request is allowed
 FINE_GRAINED = "NodeAgentFineGrainedAuthz"  # the gate of the subresources below
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch"}
 _SUBRESOURCES = (
     ("/stats", "stats"),
+    ("/pressure", "stats"),
     ("/metrics", "metrics"),
     ("/logs", "log"),
     ("/checkpoint", "checkpoint"),
@@ -37,6 +40,7 @@ _FINE_GRAINED = (
     ("/statusz", "statusz"),
 )
 _PROXY = "proxy"
+_ACTS = ("/exec", "/attach", "/portForward", "/run")  # in containers, whatever the method
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Access:
         if needed.verb:
             for subresource in needed.subresources:
                 if await self._allows(identity, needed.verb, subresource):
+                    request[IDENTITY] = identity
                     return
         raise _forbidden(identity, needed)
 
@@ -91,6 +96,8 @@ class Access:
 def attributes_of(method: str, path: str, *, fine_grained: bool = True) -> Attributes:
     """The verb ("" when no caller may) and the subresources to check, in order."""
     verb = _VERBS.get(method, "delete" if method == "DELETE" else "")
+    if any(_is_below(path, prefix) for prefix in _ACTS):
+        return Attributes("create" if verb else "", (_PROXY,))
     for prefix, subresource in _SUBRESOURCES:
         if _is_below(path, prefix):
             return Attributes(verb, (subresource,))

@@ -22,6 +22,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("config", "show or check the configuration"),
     "debug": ("debug", "collect the files for a support case"),
     "doctor": ("doctor", "check whether this host can run the agent, and what is missing"),
+    "image": ("image", "import images from files into the runtime, and list what it has"),
+    "join": ("join", "make this machine a node of a cluster"),
+    "leave": ("leave", "undo a join"),
+    "reset": ("reset", "remove what the agent made on this host: pods, mounts, cgroups, files"),
     "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
 }
 

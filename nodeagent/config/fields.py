@@ -23,6 +23,7 @@ from yarl import URL
 from nodeagent.runtime.endpoint import socket_path
 from orch.component.secret import SHOWN
 from orch.wire import quantity, times, validation
+from orch.wire.podrules import isolation
 
 _HEADER_NAME_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -89,6 +90,15 @@ def _checked_address(text: str) -> str:
     return text
 
 
+def _checked_server(text: str) -> str:
+    if text:
+        url = web_address(text)
+        beyond = url.user or url.password or url.path != "/" or url.query_string or url.fragment
+        if url.scheme != "https" or beyond:
+            raise ValueError("not an address of the form https://HOST:PORT")
+    return text
+
+
 def _without_credentials(address: str) -> str:
     """`https://user:password@host/path?query` without user, password and query, for display."""
     address, question, _ = address.partition("?")
@@ -142,9 +152,20 @@ def _without_problems(text: str, problems: tuple[str, ...]) -> str:
     return text
 
 
+def _checked_sysctls(text: str) -> str:
+    name = text.removesuffix("*")
+    begun = name if name == text else name.rstrip("./-_")
+    if problem := isolation.sysctl_name_problem(begun):
+        raise ValueError(f"{text!r}: {problem}")
+    if not isolation.sysctl_namespace(name.replace("/", ".")):
+        raise ValueError(f"{text!r} is not known to be of a namespace of a pod's own")
+    return text
+
+
 Address = Annotated[  # to fetch from; "" for none
     str, AfterValidator(_checked_address), PlainSerializer(_without_credentials)
 ]
+ServerUrl = Annotated[str, AfterValidator(_checked_server)]  # "" for none
 Socket = Annotated[str, AfterValidator(_checked_socket)]  # to connect to; "" for none
 AbsolutePath = Annotated[str, AfterValidator(_checked_path)]
 OptionalPath = Annotated[str, AfterValidator(lambda text: text and _checked_path(text))]
@@ -154,7 +175,9 @@ HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
 LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(_checked_label_value)]
 IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on, or of a DNS server
+SysctlPattern = Annotated[str, AfterValidator(_checked_sysctls)]  # a name, or its beginning and *
 Duration = Annotated[float, BeforeValidator(_read_duration), PlainSerializer(times.format_duration)]
+CfsPeriod = Annotated[Duration, Field(ge=0.001, le=1)]
 Quantity = Annotated[str, BeforeValidator(_read_quantity)]
 Threshold = Annotated[str, BeforeValidator(_read_threshold)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -7,11 +7,12 @@ origins (`origin`).
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nodeagent.config.reference import ALIASES
 from orch.component.yaml_file import Document, FieldPath, YamlError, read_yaml_file
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 from orch.wire.patch.patch import type_name
@@ -51,6 +52,13 @@ class Layers:
     def documents(self) -> tuple[Document, ...]:
         """The files, in the order they apply."""
         return (self.main, *self.drop_ins) if self.main else self.drop_ins
+
+    def as_written(self, path: FieldPath, source: str) -> FieldPath:
+        """The path under the name that the file `source` has for the field, ours or another."""
+        lines = next((one.lines for one in self.documents if one.source == source), {})
+        names = (name for name, ours in ALIASES.items() if path[:1] == (ours,))
+        written = next((name for name in names if (name,) in lines), None)
+        return path if written is None else (written, *path[1:])
 
 
 def read_layers(
@@ -97,7 +105,7 @@ def _read_main(path: Path) -> Document:
 
 def _read(path: Path) -> Document:
     try:
-        document = read_yaml_file(path)
+        document = _in_our_names(read_yaml_file(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except YamlError as error:
@@ -109,13 +117,37 @@ def _read(path: Path) -> Document:
         raise ConfigError(
             f"{document.place(())}: expected fields and values, not {type_name(value)}"
         )
+    if problems := list(_wrong_kind(document, value)):
+        raise ConfigError("\n".join(problems))
+    return document
+
+
+def _wrong_kind(document: Document, value: Mapping[str, Any]) -> Iterator[str]:
     for field, expected in (("apiVersion", AGENT_CONFIG_API_VERSION), ("kind", AGENT_CONFIG_KIND)):
         if field not in value:
-            raise ConfigError(f"{document.place(())}: {field}: missing; write {field}: {expected}")
-        if value[field] != expected:
+            yield f"{document.place(())}: {field}: missing; write {field}: {expected}"
+        elif value[field] != expected:
             place = document.place((field,))
-            raise ConfigError(f"{place}: {field}: {value[field]!r:.80} is unknown; use {expected}")
-    return document
+            yield f"{place}: {field}: {value[field]!r:.80} is unknown; use {expected}"
+
+
+def _in_our_names(document: Document) -> Document:
+    """Fields that the reference names otherwise, under our names; ConfigError if both are there.
+
+    The lines are known by both names.
+    """
+    if not isinstance(document.value, dict) or not ALIASES.keys() & document.value.keys():
+        return document
+    for name, ours in ALIASES.items():
+        if name in document.value and ours in document.value:
+            place = document.place((name,))
+            raise ConfigError(f"{place}: {name}: this is {ours}, which the file has too; keep one")
+    value = {ALIASES.get(name, name): child for name, child in document.value.items()}
+    renamed = {
+        (ALIASES.get(str(path[0]), path[0]), *path[1:]) if path else path: line
+        for path, line in document.lines.items()
+    }
+    return Document(document.source, value, {**document.lines, **renamed})
 
 
 def _drop_in_files(directory: Path) -> Iterator[Path]:

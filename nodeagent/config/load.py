@@ -7,12 +7,13 @@ mention (spec.md, "Node agent configuration merging"). Errors name file, line an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from nodeagent.config import types
+from nodeagent.config import reference, types
 from nodeagent.config.layers import ConfigError as ConfigError
 from nodeagent.config.layers import FlagValue as FlagValue
 from nodeagent.config.layers import Layers, read_layers, set_value
@@ -41,12 +42,17 @@ def effective(layers: Layers) -> NodeAgentConfiguration:
     """The layers merged and validated; ConfigError lists all problems."""
     try:
         merged = _merge(layers)
-        return NodeAgentConfiguration.model_validate(merged)
     except PatchError as error:
         raise ConfigError(f"the configuration cannot be merged: {error}") from None
+    problems = [_place(path, text, layers) for path, text in reference.translate(merged)]
+    try:
+        config = NodeAgentConfiguration.model_validate(merged)
     except ValidationError as error:
         details = error.errors(include_input=False, include_url=False)
-        raise ConfigError("\n".join(_describe(detail, layers) for detail in details)) from None
+        problems += [_describe(detail, layers) for detail in details]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
 
 
 def _merge(layers: Layers) -> dict[str, Any]:
@@ -66,7 +72,8 @@ def problem_of(detail: Any) -> str:
     """The text of a pydantic error."""
     if detail["type"] == "extra_forbidden":
         return "there is no such field"
-    return str(detail["msg"]).removeprefix("Value error, ")
+    text = str(detail["msg"]).removeprefix("Value error, ")
+    return re.sub("^Input should ", "must ", text)
 
 
 def _describe(detail: Any, layers: Layers) -> str:
@@ -74,10 +81,19 @@ def _describe(detail: Any, layers: Layers) -> str:
     path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
     message = problem_of(detail)
     if path:
-        return _at(nearest_origin(path, layers), f"{show_path(path)}: {message}", message)
+        return _place(path, message, layers)
     first = message.split(" ", 1)[0]  # rules about several fields begin with a field
-    known = (first,) if first in NodeAgentConfiguration.model_fields else ()
-    return _at(nearest_origin(known, layers), message, message)
+    if first not in NodeAgentConfiguration.model_fields:
+        return _at(nearest_origin((), layers), message, message)
+    origin = nearest_origin((first,), layers)
+    written = show_path(layers.as_written((first,), origin.source))
+    return _at(origin, written + message.removeprefix(first), message)
+
+
+def _place(path: FieldPath, message: str, layers: Layers) -> str:
+    origin = nearest_origin(path, layers)
+    written = show_path(layers.as_written(path, origin.source))
+    return _at(origin, f"{written}: {message}", message)
 
 
 def _at(origin: Origin, file_text: str, flag_text: str) -> str:

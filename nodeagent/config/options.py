@@ -17,6 +17,9 @@ from orch.component.flags.program_flags import Parser
 from orch.component.flags.stability import MetricPolicy, Release
 from orch.wire import names
 
+# In --cert-dir, certificate and key in one, as the reference names them.
+CLIENT_FILE = "nodeagent-client-current.pem"
+SERVING_FILE = "nodeagent-server-current.pem"
 OWN_CERTIFICATE = "nodeagent"  # the self-signed pair in --cert-dir
 
 
@@ -36,14 +39,28 @@ class Options:
     node_labels: dict[str, str]
     remove_pods_on_stop: bool
     mount_helper: str
+    image_credential_provider_config: str
+    image_credential_provider_bin_dir: str
     emulated_version: Release
     overrides: tuple[FlagValue, ...]
     metric_policy: MetricPolicy
+
+    @property
+    def serving_file(self) -> str:
+        """The certificate with its key that the cluster issues, for `serverTLSBootstrap`."""
+        return f"{self.cert_dir}/{SERVING_FILE}"
+
+    @property
+    def client_file(self) -> str:
+        """The same for the client, for `rotateCertificates`."""
+        return f"{self.cert_dir}/{CLIENT_FILE}"
 
     def certificate_files(self, config: NodeAgentConfiguration) -> tuple[str, str]:
         """The agent's certificate and key: configured or self-signed."""
         if config.tlsCertFile:
             return config.tlsCertFile, config.tlsPrivateKeyFile
+        if config.serverTLSBootstrap:
+            return (self.serving_file,) * 2
         own = f"{self.cert_dir}/{OWN_CERTIFICATE}"
         return f"{own}.crt", f"{own}.key"
 
@@ -117,7 +134,8 @@ def parser() -> argparse.ArgumentParser:
     flags = Parser(
         prog="nodeagent",
         description="The node agent: runs the host's pods, measures them, reports the node.",
-        epilog="Offline: nodeagent checkpoint, config, debug, doctor, seccomp (see their --help).",
+        epilog="Commands: nodeagent checkpoint, config, debug, doctor, image, join, leave, reset,"
+        " seccomp.",
         allow_abbrev=False,
     )
     add_flags(flags)
@@ -147,6 +165,13 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
     )
     flags.add_argument(
         "--mount-helper", default="", help="socket of nodeagent-mounts; default: mount by itself"
+    )
+    flags.add_argument(
+        "--image-credential-provider-config", default="", metavar="PATH",
+        help="file, or directory of files, that names plugins which know registries' passwords",
+    )  # fmt: skip
+    flags.add_argument(
+        "--image-credential-provider-bin-dir", default="", metavar="DIR", help="their programs"
     )
     program_flags.add_version_flags(flags, "nodeagent")
     program_flags.add_metric_flags(flags)

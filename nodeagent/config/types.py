@@ -7,6 +7,7 @@ where values come from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -14,6 +15,7 @@ from pydantic import Field, model_validator
 from nodeagent.config.fields import (
     AbsolutePath,
     Address,
+    CfsPeriod,
     CgroupPart,
     ConfigModel,
     Domain,
@@ -26,7 +28,9 @@ from nodeagent.config.fields import (
     OptionalPort,
     Port,
     Quantity,
+    ServerUrl,
     Socket,
+    SysctlPattern,
     Threshold,
 )
 from orch.component.secret import Secret
@@ -83,6 +87,21 @@ DEFAULT_EVICTION_HARD: dict[EvictionSignal, str] = {
     "nodefs.inodesFree": "5%",
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
+}
+
+
+EnforcedPart = Literal[
+    "pods",
+    "none",
+    "system-reserved",
+    "system-reserved-compressible",
+    "kube-reserved",
+    "kube-reserved-compressible",
+]
+# The part of enforceNodeAllocatable → the fields that say what is reserved, and its cgroup.
+RESERVED_PARTS: Mapping[EnforcedPart, tuple[str, str]] = {
+    "system-reserved": ("systemReserved", "systemReservedCgroup"),
+    "kube-reserved": ("nodeagentReserved", "nodeagentReservedCgroup"),
 }
 
 
@@ -161,6 +180,12 @@ class PsiTrigger(ConfigModel):
         return self
 
 
+class MemorySwap(ConfigModel):
+    """What containers may swap, on a host with cgroup v2; "" is NoSwap."""
+
+    swapBehavior: Literal["", "NoSwap", "LimitedSwap"] = ""
+
+
 class NodeAgentConfiguration(ConfigModel):
     """The effective configuration."""
 
@@ -187,8 +212,17 @@ class NodeAgentConfiguration(ConfigModel):
     clusterDNS: list[IpAddress] = Field(default=[], max_length=16)
     clusterDomain: Domain = ""
     resolvConf: OptionalPath = "/etc/resolv.conf"
+    podAPIServer: ServerUrl = ""  # as pods reach it; "": as the agent does
     probeHostPolicy: Literal["any", "pod"] = "any"
+    cpuCFSQuota: bool = True
+    cpuCFSQuotaPeriod: CfsPeriod = 0.1
+    memorySwap: MemorySwap = MemorySwap()
+    memoryThrottlingFactor: float = Field(default=0.9, gt=0, le=1, strict=False)
+    memoryReservationPolicy: Literal["None", "TieredReservation"] = "None"
+    singleProcessOOMKill: bool | None = None  # None: as the host's cgroup version has it
     seccompDefault: bool = False
+    allowedUnsafeSysctls: list[SysctlPattern] = Field(default=[], max_length=256)
+    devicePlugins: bool = True
     cgroupRoot: AbsolutePath = "/"
 
     # serving
@@ -196,17 +230,22 @@ class NodeAgentConfiguration(ConfigModel):
     port: Port = 10250
     tlsCertFile: str = ""
     tlsPrivateKeyFile: str = ""
+    rotateCertificates: bool = False
+    serverTLSBootstrap: bool = False  # without tlsCertFile
     healthzBindAddress: IpAddress = "127.0.0.1"
     healthzPort: OptionalPort = 10248
     tlsMinVersion: Literal["", "VersionTLS12", "VersionTLS13"] = ""
     tlsCipherSuites: list[str] = Field(default=[])
     readOnlyPort: OptionalPort = 0
+    overviewPage: bool = False
     authentication: Authentication = Authentication()
     authorization: Authorization = Authorization()
 
     # runtime
     containerRuntimeEndpoint: Socket = "unix:///run/containerd/containerd.sock"
     runtimeRequestTimeout: Duration = 120.0
+    enableDebuggingHandlers: bool = True
+    streamingConnectionIdleTimeout: Duration = 4 * 3600.0  # 0: a stream may be silent for ever
     serializeImagePulls: bool = True
     maxParallelImagePulls: int | None = Field(default=None, ge=1)  # None: any number
     registryPullQPS: int = Field(default=5, ge=0)  # 0: any number
@@ -220,6 +259,7 @@ class NodeAgentConfiguration(ConfigModel):
 
     # node and heartbeat
     registerNode: bool = True
+    providerID: str = ""
     registerWithTaints: list[Taint] = Field(default=[])
     nodeProvider: NodeProvider = NodeProvider()
     nodeProviderFile: str = ""  # YAML of the same fields, used where nodeProvider is empty
@@ -230,7 +270,9 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
-    enforceNodeAllocatable: list[Literal["pods", "none"]] = Field(default=["pods"], max_length=16)
+    systemReservedCgroup: CgroupPart = ""
+    nodeagentReservedCgroup: CgroupPart = ""
+    enforceNodeAllocatable: list[EnforcedPart] = Field(default=["pods"], max_length=16)
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # into evictionHard
     evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})
@@ -238,6 +280,12 @@ class NodeAgentConfiguration(ConfigModel):
     evictionMaxPodGracePeriod: int = Field(default=0, ge=0)  # of soft evictions; 0: the pod's own
     evictionMinimumReclaim: dict[EvictionSignal, Threshold] = Field(default={})
     evictionPressureTransitionPeriod: Duration = 300.0
+
+    # conditions from stalls, percent of time
+    systemMemoryContentionThreshold: float = Field(default=10.0, gt=0, le=100)
+    systemDiskContentionThreshold: float = Field(default=30.0, gt=0, le=100)
+    kubepodsMemoryContentionThreshold: float = Field(default=10.0, gt=0, le=100)
+    kubepodsDiskContentionThreshold: float = Field(default=30.0, gt=0, le=100)
 
     # shutdown of the machine
     shutdownGracePeriod: Duration = 0.0  # 0: no ordered shutdown of pods
@@ -248,6 +296,7 @@ class NodeAgentConfiguration(ConfigModel):
     featureGates: dict[str, bool] = Field(default={})
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     failCgroupV1: bool = False
+    failSwapOn: bool = False
     logging: Logging = Logging()
 
     @model_validator(mode="after")
@@ -289,6 +338,14 @@ class NodeAgentConfiguration(ConfigModel):
         parts = self.enforceNodeAllocatable
         if len(parts) > 1 and (len(set(parts)) < len(parts) or "none" in parts):
             raise ValueError("enforceNodeAllocatable has a part twice, or none beside another")
+        for part, fields in RESERVED_PARTS.items():
+            if part not in parts and f"{part}-compressible" not in parts:
+                continue
+            if part in parts and f"{part}-compressible" in parts:
+                raise ValueError(f"enforceNodeAllocatable has both {part} and its compressible")
+            for field in fields:
+                if not getattr(self, field):
+                    raise ValueError(f"enforceNodeAllocatable with {part} needs {field}")
         return self
 
     @model_validator(mode="after")

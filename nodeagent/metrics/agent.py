@@ -6,9 +6,10 @@ family carry no promise; those of the framework keep their stated tier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import Metric
 
@@ -36,6 +37,10 @@ from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy, Release
+from orch.component.process.clock import utc_now
+
+if TYPE_CHECKING:
+    from nodeagent.certificates.rotation import ManagedCertificate
 
 _RESULTS = ("success", "error")
 
@@ -92,6 +97,7 @@ class MetricSources:
     mirrors: MirrorPods | None = None
     informers: Sequence[Informer[Any]] = ()
     clients: Sequence[Transport] = ()
+    certificates: Sequence[ManagedCertificate] = ()
 
 
 def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
@@ -129,9 +135,26 @@ def _agent_metrics(sources: MetricSources) -> Iterator[Metric]:
     yield counter("nodeagent_psi_trigger", text, sources.stalls, ["resource", "level", "scope"])
     if sources.checkpoints:
         yield from checkpoint_metrics(sources.checkpoints)
+    yield from _certificates(sources.certificates)
     if sources.watchdog:
         text, skipped = "Keep-alives withheld, by the check that failed.", sources.watchdog.skipped
         yield counter("nodeagent_watchdog_skipped", text, skipped, ["check"])
+
+
+def _certificates(managed: Sequence[ManagedCertificate]) -> Iterator[Metric]:
+    """Of those that this agent renews: how long they last, and how often renewal failed."""
+    by_use = {one.use: one for one in managed}
+    for use, label, failures in (
+        ("client", "client", "certificate_manager_client_expiration_renew_errors"),
+        ("serving", "server", "server_expiration_renew_errors"),
+    ):
+        one = by_use.get(use)
+        ends = one.ends if one else None
+        text = f"Seconds until the {use} certificate that is renewed expires; +Inf without one."
+        left_s = math.trunc((ends - utc_now()).total_seconds()) if ends else math.inf
+        yield gauge(f"nodeagent_certificate_manager_{label}_ttl_seconds", text, left_s)
+        text = f"Times that the {use} certificate could not be renewed."
+        yield counter(f"nodeagent_{failures}", text, one.failures if one else 0)
 
 
 def _heartbeat(sources: MetricSources) -> Iterator[Metric]:

@@ -79,11 +79,13 @@ _METHODS = frozenset(
 )  # the reference counts PATCH as other
 _PATHS = frozenset(
     (
-        "checkpoint", "checkpoints", "configz", "containerLogs", "flagz", "healthz", "livez",
-        "pods", "readyz", "runningpods", "stats", "statusz",
+        "attach", "checkpoint", "checkpoints", "configz", "containerLogs", "exec", "flagz",
+        "healthz", "livez", "overview", "pods", "portForward", "pressure", "readyz", "run",
+        "runningpods", "stats", "statusz",
     )
 )  # fmt: skip
-_METRICS = frozenset(("resource", "containerstats", "probes", "slis"))
+_LONG_RUNNING = frozenset(("attach", "exec"))  # the reference means portForward as well
+_METRICS = frozenset(("resource", "containerstats", "cadvisor", "probes", "slis"))
 _REQUEST_LABELS = ("method", "path", "server_type", "long_running")
 OTHER = "other"
 
@@ -114,7 +116,8 @@ class HttpMetrics:
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
             method = request.method if request.method in _METHODS else OTHER
-            labels = (method, path_label(request.path), server_type, "false")
+            path = path_label(request.path)
+            labels = (method, path, server_type, "true" if path in _LONG_RUNNING else "false")
             loop = asyncio.get_running_loop()
             begun_s = loop.time()
             self._requests.labels(*labels).inc()
@@ -124,7 +127,7 @@ class HttpMetrics:
                 return await handler(request)
             finally:
                 inflight.dec()
-                self._durations.labels(*labels).observe(loop.time() - begun_s)
+                self._durations.labels(*labels).observe(loop.time() - begun_s, metrics.exemplar())
 
         return count
 

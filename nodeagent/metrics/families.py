@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    UnknownMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from orch.wire.metric_catalogue import tier_of
@@ -38,7 +43,16 @@ def counter(name: str, text: str, values: Values, labels: Sequence[str] = ()) ->
     return _filled(CounterMetricFamily(name, f"[{tier}] {text}", labels=labels), values)
 
 
-def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
+def bare_counter(name: str, text: str, values: Values, labels: Sequence[str] = ()) -> Metric:
+    """A counter that the reference names without `_total`; untyped, as the library's all end so."""
+    family = UnknownMetricFamily(name, f"[{tier_of(name)}] {text}", labels=labels)
+    return _filled(family, values)
+
+
+_Family = CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily
+
+
+def _filled(family: _Family, values: Values) -> Metric:
     """The family with its series, sorted by labels."""
     if not isinstance(values, Mapping):
         values = {(): values}

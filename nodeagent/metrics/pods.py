@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from nodeagent.metrics.families import counter, gauge
+from nodeagent.metrics.families import bare_counter, counter, gauge
 from nodeagent.pods.counts import FAMILIES, PROBE, PodCounts, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.resize.changes import IN_PROGRESS, PENDING
 from orch.component.process import system
 from orch.wire.podrules import podspec
 
@@ -32,6 +33,8 @@ def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Itera
     yield gauge("nodeagent_running_containers", text, states, ["container_state"])
     yield from _starts(counts)
     yield from _image_volumes(counts)
+    yield from _resizes(registry, counts)
+    yield from _devices(counts)
     text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
     yield gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
     text = "Events of the runtime passed over: they told nothing new."
@@ -78,6 +81,38 @@ def _image_volumes(counts: PodCounts) -> Iterator[Metric]:
     yield counter("nodeagent_image_volume_mounted_errors", text, counts.image_volume_errors)
 
 
+def _resizes(registry: PodRegistry, counts: PodCounts) -> Iterator[Metric]:
+    """Resizes asked for, those that wait, and those that are granted and not in force yet."""
+    name, labels = "nodeagent_container_requested_resizes", ["resource", "requirement", "operation"]
+    text = "Changes of a container's resources that were asked for, each resource by itself."
+    yield counter(name, text, counts.requested_resizes, labels)
+    text = "Resizes that this node could not grant if it were empty."
+    yield counter("nodeagent_pod_infeasible_resizes", text, counts.infeasible_resizes)
+    text = "Resizes that were granted after they had to wait."
+    name = "nodeagent_pod_deferred_accepted_resizes"
+    yield counter(name, text, counts.deferred_accepted_resizes)
+    shown = [c for pod in registry.pods() for c in pod.status.conditions or ()]
+    waiting = Counter((c.reason or "").lower() for c in shown if c.type == PENDING)
+    yield gauge("nodeagent_pod_pending_resizes", "Resizes that wait.", waiting, ["reason"])
+    under_way = sum(1 for c in shown if c.type == IN_PROGRESS)
+    text = "Resizes that are granted and not in force yet."
+    yield gauge("nodeagent_pod_in_progress_resizes", text, under_way)
+
+
+def _devices(counts: PodCounts) -> Iterator[Metric]:
+    name, text = "nodeagent_device_plugin_registration", "Registrations of device plugins."
+    yield counter(name, text, counts.device_registrations, ["resource_name"])
+    name, labels = "nodeagent_pod_resources_endpoint", ["server_api_version"]
+    requests, errors = counts.pod_resources_requests, counts.pod_resources_errors
+    text = "Questions about the devices of pods."
+    yield counter(f"{name}_requests", text, {"v1": requests.total()}, labels)
+    for method in ("list", "get", "get_allocatable"):
+        text = f"Questions of the kind {method} about the devices of pods."
+        yield bare_counter(f"{name}_requests_{method}", text, {"v1": requests[method]}, labels)
+        text = f"Those of the kind {method} that could not be answered."
+        yield bare_counter(f"{name}_errors_{method}", text, {"v1": errors[method]}, labels)
+
+
 def _starts(counts: PodCounts) -> Iterator[Metric]:
     yield counter("nodeagent_started_pods", "Sandboxes of pods started.", counts.started_pods)
     text = "Sandboxes that could not be started."
@@ -87,6 +122,9 @@ def _starts(counts: PodCounts) -> Iterator[Metric]:
     name, errors = "nodeagent_started_containers_errors", counts.started_container_errors
     text = "Containers that could not be started, by their waiting reason."
     yield counter(name, text, errors, ["container_type", "code"])
+    name, failed = "nodeagent_credential_provider_plugin_errors", counts.credential_plugin_errors
+    text = "Times that a plugin gave no answer that could be used."
+    yield counter(name, text, failed, ["plugin_name"])
     text = "Unused images removed, by the reason: space or age."
     yield counter("nodeagent_image_garbage_collected", text, counts.images_removed, ["reason"])
     text = "Pods evicted, by what they used too much of."

@@ -14,10 +14,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from nodeagent.node.rules import addresses
+from nodeagent.node.rules import addresses, contention
 from nodeagent.node.rules.addresses import Candidates
 from nodeagent.node.rules.facts import (
     AddressFacts,
+    DeviceFacts,
     FilesystemFacts,
     ImageFacts,
     MachineFacts,
@@ -25,7 +26,8 @@ from nodeagent.node.rules.facts import (
     UsageFacts,
 )
 from nodeagent.runtime import verdict
-from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeFeatures
+from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
+from nodeagent.runtime.isolation import RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.samples import FsSample, Sample
@@ -66,6 +68,7 @@ class FactsCollector:
     """`problem_sources` report problems besides those of the runtime.
 
     `store_excess` returns by how many bytes checkpoints exceed their limits; None: not measured.
+    `devices` returns what device plugins list.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class FactsCollector:
         runtime: ContainerRuntime | None = None,
         problem_sources: Sequence[ProblemSource] = (),
         store_excess: Callable[[], int | None] = lambda: None,
+        devices: Callable[[], DeviceFacts] = DeviceFacts,
     ) -> None:
         self._machine = machine
         self._node_ip = node_ip
@@ -86,6 +90,7 @@ class FactsCollector:
         self._runtime = runtime
         self._problem_sources = problem_sources
         self._store_excess = store_excess
+        self._devices = devices
         self._resolver = Resolver()
         self._images: tuple[ImageFacts, ...] = ()
         self._features: RuntimeFeatures | None = None
@@ -109,6 +114,7 @@ class FactsCollector:
             features=self._features,
             images=self._images,
             addresses=self._addresses or (),
+            devices=self._devices(),
             problems=tuple(text for source in self._problem_sources for text in source.problems()),
         )
 
@@ -180,6 +186,7 @@ def machine_facts(
         machine_id=host.machine_id,
         system_uuid=host.system_uuid,
         boot_id=host.boot_id,
+        swap_bytes=host.swap_bytes,
         hugepages_bytes=hugepages_bytes or {},
     )
 
@@ -200,6 +207,7 @@ def usage_facts(sample: Sample | None, store_excess: int | None = None) -> Usage
         pids_in_use=node.rlimit.running if node.rlimit else None,
         pids_max=node.rlimit.max_pids if node.rlimit else None,
         checkpoint_excess_bytes=store_excess,
+        stalls=contention.stalls(sample),
     )
 
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 PROBLEM = "node is shutting down"
 _MESSAGE = "Pod was terminated in response to imminent node shutdown."
 _REFUSAL = Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
-_STATE_FILE = "graceful_node_shutdown_state"
+STATE_FILE = "graceful_node_shutdown_state"
 _RECONNECT_S = 5.0
 _POLL_S = 0.2
 _RELOAD_S = 1.0  # for the login manager to read its configuration
@@ -83,7 +83,7 @@ class ShutdownGuard:
         self._node = node
         self._manager = manager
         self._now = now
-        self._state = Path(root_dir) / _STATE_FILE
+        self._state = Path(root_dir) / STATE_FILE
         self.began_s, self.ended_s = _read_state(self._state)
         self._outage = OnceLog(log, logging.ERROR)
 

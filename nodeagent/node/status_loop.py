@@ -15,7 +15,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from nodeagent.node.rules import conditions, labels, pressure, status
+from nodeagent.node.rules import conditions, contention, labels, pressure, status
 from nodeagent.node.rules.facts import NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
@@ -229,6 +229,10 @@ class StatusLoop:
         facts = await self._collect()
         seen = pressure.observe(facts.usage)
         self.pressure = pressure.step(self.pressure, self._settings.thresholds, seen, facts.time_s)
+        stalled = contention.step(
+            self.pressure.contended, facts.usage.stalls, self._settings.contention
+        )
+        self.pressure = replace(self.pressure, contended=stalled)
         name, error = self._settings.node_name, None
         for number in range(TRIES if self.registered else 1):
             try:
@@ -286,6 +290,8 @@ class StatusLoop:
 
     async def _update(self, client: ApiClient, node: Node, facts: NodeFacts) -> None:
         values = status.condition_values(self._settings, facts, self.pressure)
+        if self.last_report_s is not None:
+            facts = replace(facts, devices=replace(facts.devices, is_first=False))
         now = times.format_time(self._times.now())
         wanted = status.node_status(self._settings, facts, values, node.status, now)
         now_s = asyncio.get_running_loop().time()

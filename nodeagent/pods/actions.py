@@ -19,21 +19,36 @@ class CreateSandbox:
 
 @dataclass(frozen=True, slots=True)
 class StartContainer:
-    """Pull if needed, create and start; with `created_id` only start that container."""
+    """Pull if needed, create and start; with `created_id` only start that container.
+
+    `round`: how often all containers of the pod had restarted.
+    """
 
     name: str
     attempt: int
     backoff_step: int
     created_id: str = ""
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StopContainers:
-    """Stop concurrently and gracefully; `grace_s` None means the pod's own grace period."""
+    """Stop concurrently and gracefully; `grace_s` None means the pod's own grace period.
+
+    `for_resize`: they start again, whatever their restart policy.
+    """
 
     ids: tuple[str, ...]
     why: str
     grace_s: int | None = None
+    for_resize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePod:
+    """Put the allocated size in force: of the pod's cgroup, and of these running containers."""
+
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,13 @@ class RemoveSandbox:
 
 
 Action = (
-    CreateSandbox | StartContainer | StopContainers | StopSandbox | RemoveContainer | RemoveSandbox
+    CreateSandbox
+    | StartContainer
+    | StopContainers
+    | ResizePod
+    | StopSandbox
+    | RemoveContainer
+    | RemoveSandbox
 )
 
 

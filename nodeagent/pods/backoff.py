@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from nodeagent.pods.actions import StepBackoff
 from nodeagent.pods.decide.plan import SANDBOX
+from nodeagent.pods.resize.changes import RESIZE
 from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Backoff
 
@@ -19,14 +21,23 @@ _FRESH_S = 3.0  # how long a failed pull shows its error before it shows the bac
 class StepFailed(Exception):
     """A step for `subject` (a container's name, `SANDBOX` for the pod as a whole) failed.
 
-    `awaits` is the path of a missing file whose appearance ends the back-off.
+    `awaits` is the path of a missing file whose appearance ends the back-off; `event` what the
+    event says, "" for the message.
     """
 
-    def __init__(self, subject: str, reason: str, message: str, *, awaits: str = "") -> None:
+    def __init__(
+        self, subject: str, reason: str, message: str, *, awaits: str = "", event: str = ""
+    ) -> None:
         super().__init__(message[:_SHOWN])
+        self.event = event or message
         self.subject = subject
         self.reason = reason
         self.awaits = awaits
+
+    @property
+    def cause(self) -> str:
+        """What failed, without figures that differ at each try, such as bytes in use."""
+        return re.sub(r"\d+", "", f"{self.reason}: {self}")
 
 
 @dataclass
@@ -86,7 +97,7 @@ class StepBackoffs:
 
 
 def _backoff(subject: str) -> Backoff:
-    return Backoff(1.0, 2.0, 60.0) if subject == SANDBOX else Backoff(10.0, 2.0, 300.0)
+    return Backoff(1.0, 2.0, 60.0) if subject in (SANDBOX, RESIZE) else Backoff(10.0, 2.0, 300.0)
 
 
 def _step_backoff(failure: _Failure, now_s: float) -> StepBackoff:

@@ -80,10 +80,26 @@ IMAGE_PULL = Family(
     ("image_size_in_bytes",),
     _PULLS_S,
 )
+CREDENTIAL_PLUGIN = Family(
+    "nodeagent_credential_provider_plugin_duration_seconds",
+    "Asking a plugin for the passwords of a registry.",
+    ("plugin_name",),
+)
 CGROUPS = Family(
     "nodeagent_cgroup_manager_duration_seconds",
     "Making (create), bounding (update) and removing (destroy) cgroups of pods.",
     ("operation_type",),
+)
+RESIZE = Family(
+    "nodeagent_pod_resize_duration_milliseconds",
+    "Putting a new size of a pod in force.",
+    ("success",),
+    (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000),
+)
+DEVICE_ALLOCATION = Family(
+    "nodeagent_device_plugin_alloc_duration_seconds",
+    "Asking a device plugin for the devices of a container.",
+    ("resource_name",),
 )
 EVICTION_STATS_AGE = Family(
     "nodeagent_eviction_stats_age_seconds",
@@ -97,7 +113,8 @@ PROBE = Family(
 )
 FAMILIES = (
     *(POD_START, POD_START_SLI, POD_START_TOTAL, WORKER, WORKER_START, STATUS_SYNC),
-    *(RELIST, RELIST_INTERVAL, IMAGE_PULL, CGROUPS, EVICTION_STATS_AGE),
+    *(RELIST, RELIST_INTERVAL, IMAGE_PULL, CREDENTIAL_PLUGIN, CGROUPS, EVICTION_STATS_AGE),
+    *(RESIZE, DEVICE_ALLOCATION),
 )
 
 
@@ -151,6 +168,7 @@ class PodCounts:
     def __init__(self) -> None:
         self.timings = Timings()
         self.images_removed: Counter[str] = Counter()  # by reason
+        self.credential_plugin_errors: Counter[str] = Counter()  # by plugin
         self.image_volumes_requested = 0
         self.image_volumes_mounted = 0
         self.image_volume_errors = 0
@@ -160,6 +178,12 @@ class PodCounts:
         self.started_container_errors: Counter[tuple[str, str]] = Counter()  # by type, reason
         self.evictions: Counter[str] = Counter()  # by signal
         self.rejections: Counter[str] = Counter()  # by reason
+        self.requested_resizes: Counter[tuple[str, str, str]] = Counter()  # see `allocations`
+        self.infeasible_resizes = 0
+        self.deferred_accepted_resizes = 0
+        self.device_registrations: Counter[str] = Counter()  # by resource
+        self.pod_resources_requests: Counter[str] = Counter()  # by method
+        self.pod_resources_errors: Counter[str] = Counter()  # by method
         self.probes: Counter[ProbeKey] = Counter()
         self.discarded_events = 0  # of the runtime
         self.listed_at_s = 0.0  # when the runtime was listed last, in Unix seconds

@@ -44,10 +44,12 @@ class PodEvents:
 
     def failed(self, pod: Pod | None, failed: StepFailed) -> None:
         """Record a failed step: a container's as `Failed`, the pod's under its own reason."""
-        if failed.subject == SANDBOX:
+        if failed.reason == "FailedCreatePodSandBox":
+            self.warning(pod, failed.reason, f"Failed to create pod sandbox: {failed}")
+        elif failed.subject == SANDBOX:
             self.warning(pod, failed.reason, str(failed))
         elif failed.reason in _IMAGE_REASONS:
-            self.warning(pod, "Failed", str(failed))
+            self.warning(pod, "Failed", failed.event)
             self.warning(pod, "Failed", f"Error: {failed.reason}")
         else:
             self.warning(pod, "Failed", f"Error: {failed}")

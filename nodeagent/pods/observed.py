@@ -134,6 +134,20 @@ def recorded_step(detail: ContainerDetail) -> int:
 
 def recorded_hash(detail: ContainerDetail) -> str:
     """The hash of the definition that a container was created from."""
+    return _definition(detail).partition("/")[0]
+
+
+def recorded_size(detail: ContainerDetail) -> str:
+    """The size that a container was created with; "" for one of an agent that could not resize."""
+    return _definition(detail).partition("/")[2]
+
+
+def recorded_pod_size(detail: SandboxDetail) -> str:
+    """The size of the pod that a sandbox was created with; "" for one of such an agent."""
+    return detail.sandbox.annotations.get(names.RUNTIME_ANNOTATION_POD_SIZE, "")
+
+
+def _definition(detail: ContainerDetail) -> str:
     annotations = detail.container.annotations
     former = annotations.get(names.RUNTIME_ANNOTATION_FORMER_HASH, "")
     return annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, former)

@@ -92,6 +92,11 @@ class Pleg:
         finally:
             await loops.cancel(*self._fetching.values())
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether the runtime has ever answered this agent."""
+        return self._last_good_relist > 0
+
     async def after_listing(self, uid: str) -> None:
         """Wait for a successful listing that begins after this call, with this pod's details."""
         wanted = self._relists_begun + 1

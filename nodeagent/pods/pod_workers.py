@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodeagent.pods.decide import admission
+from nodeagent.pods.decide import admission, preemption
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.observed import ObservedPod
@@ -57,7 +57,9 @@ def merge(listed: Iterable[Pod]) -> Desired:
     return Desired(tuple(kept.values()), tuple(refused))
 
 
+_NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
+_RECHECK_SOON_S = 1.0  # while pods end for a critical one
 
 Removed = Callable[[Pod], None]
 NodeOf = Callable[[bool], Node | None]  # whether it is to judge static pods
@@ -80,6 +82,8 @@ class PodWorkers:
         self._on_removed = on_removed
         self._node = node
         self._rejected: set[str] = set()
+        self._preempted: set[str] = set()  # ended for critical pods
+        self._recheck_s = _RECHECK_S
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
@@ -94,6 +98,11 @@ class PodWorkers:
         self._closed: Refusal | None = None  # why no further pod is admitted
         self._registry.on_view(self._wake_worker)
         services.health.on_change(self._wake_worker)
+        services.allocations.on_pending = self._wake_worker
+        self._registry.on_status(self._note_end)
+        if services.devices:
+            services.devices.on_assigned(self._changed.set)
+            services.devices.on_health(self._wake_worker)
 
     def problems(self) -> tuple[str, ...]:
         """Why pods cannot be managed, for the node's Ready condition; () when they can."""
@@ -135,23 +144,30 @@ class PodWorkers:
         """Admit pods again."""
         self._closed = None
 
+    async def _listed(self, timeout_s: float) -> None:
+        """Until the runtime has said what it holds; not for long if it never said anything."""
+        pleg = self._services.pleg
+        async with asyncio.timeout(timeout_s if pleg.has_listed else _NEVER_HEARD_S):
+            await pleg.after_listing("")
+
     async def remove_all(self, timeout_s: float) -> None:
         """Remove every pod of this agent, as gracefully as the time allows; after `run`.
 
         Pods not removed in time are logged and left to the next start.
         """
-        self._exiting = True
+        self._exiting, began_s = True, asyncio.get_running_loop().time()
         log.info("removing all pods of this node")
         observing = loops.spawn(self._services.pleg.run(), name="pods.pleg")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._services.pleg.after_listing("")
+                await self._listed(timeout_s)
                 await self._remove_known(grace_s=max(1, int(timeout_s * 2 / 3)))
                 await self._services.cgroups.remove_parent()
         except TimeoutError:
             left = sorted(worker.name for worker in self._workers.values())
             names = ", ".join(left) or "the runtime does not tell which there are"
-            log.error("pods not removed within %g s: %s", timeout_s, names)
+            took_s = asyncio.get_running_loop().time() - began_s
+            log.error("pods not removed within %g s: %s", round(took_s), names)
         finally:
             await self._stop_workers()
             await loops.cancel(observing)
@@ -170,8 +186,10 @@ class PodWorkers:
         while True:
             self._changed.clear()
             await self._reconcile()
+            again_in_s = self._services.allocations.again_in_s
             try:
-                async with asyncio.timeout(_RECHECK_S):
+                wait_s = self._recheck_s if again_in_s is None else min(again_in_s, self._recheck_s)
+                async with asyncio.timeout(wait_s):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -188,25 +206,37 @@ class PodWorkers:
         """
         complete = all(source.ready for source in self._sources)
         wanted = merge(pod for source in self._sources for pod in source.pods())
+        pods = await self._allocated(wanted.pods)
         for message in set(wanted.refused) - set(self._refused):
             log.error("%s", message)
         self._refused = wanted.refused
-        self._registry.set_desired(wanted.pods, complete=complete)
+        self._registry.set_desired(pods, complete=complete)
         self._update_settings()
-        uids = {pod.metadata.uid or "" for pod in wanted.pods}
+        uids = {pod.metadata.uid or "" for pod in pods}
         now_s = asyncio.get_running_loop().time()
         self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in uids}
         self._removed &= uids
         self._attempts = {uid: kept for uid, kept in self._attempts.items() if uid in uids}
         self._rejected &= uids
+        self._preempted &= uids
+        self._recheck_s = _RECHECK_S
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(PodRemoval())
-        for pod in wanted.pods:
+        for pod in pods:
             self._assign(pod)
         if self._registry.listed and complete:
             await self._remove_orphans(uids)
-        await self._services.cgroups.balance(wanted.pods)
+            self._services.allocations.retain({*uids, *self._workers})
+        await self._services.allocations.save()
+        await self._services.cgroups.balance(pods)
+
+    async def _allocated(self, desired: Sequence[Pod]) -> Sequence[Pod]:
+        """The pods with what this node has granted them; a resize waits for the node, too."""
+        node = self._node(True)
+        allocatable = node.status.allocatable or {} if node else None
+        in_use = self._unfinished()
+        return await self._services.allocations.settle(desired, in_use, allocatable)
 
     def _assign(self, pod: Pod) -> None:
         uid = pod.metadata.uid or ""
@@ -241,18 +271,53 @@ class PodWorkers:
         if uid in self._rejected or not self._registry.settled(uid):
             return False  # until settled, the pod may turn out to be running already
         if pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
+            self._services.allocations.grant(pod, runs=True)
             return True  # it was admitted before
-        refusal = self._closed
+        refusal, devices = self._closed, self._services.devices
         if refusal is None:
             node = self._node(podspec.is_static(pod))
-            if node is None:
+            asks = node is not None and podspec.asks_for_extended(pod)
+            problem = devices.assigned(pod) if devices and asks else ""
+            if node is None or problem is None:
                 return False
-            refusal = admission.refusal(pod, node, self._unfinished())
+            others = self._unfinished()
+            refusal = admission.unassigned(problem) or self._refusal(pod, node, others)
+            preempts = refusal and not problem and podspec.is_critical(pod)
+            if preempts and self._makes_room(pod, node, others):
+                return False
         if refusal is None:
+            self._services.allocations.grant(pod, runs=False)
             return True
         self._rejected.add(uid)
+        if devices:
+            devices.release(uid)
         report.refuse(pod, refusal, self._services)
         return False
+
+    def _refusal(self, pod: Pod, node: Node, others: Sequence[Pod]) -> Refusal | None:
+        devices = self._services.devices
+        return admission.refusal(
+            pod,
+            node,
+            others,
+            unsafe_sysctls=self._services.settings.unsafe_sysctls,
+            given_here=devices.offers if devices else admission.none_given,
+            apparmor=self._services.settings.apparmor,
+        )
+
+    def _makes_room(self, pod: Pod, node: Node, others: Sequence[Pod]) -> bool:
+        """Whether other pods end for a critical one, which waits until they have."""
+        staying = [other for other in others if other.metadata.uid not in self._preempted]
+        victims = preemption.victims(pod, node, staying)
+        ended = {victim.metadata.uid or "" for victim in victims}
+        left = [other for other in staying if other.metadata.uid not in ended]
+        if self._refusal(pod, node, left):
+            return False
+        for victim in victims:
+            self.end(victim.metadata.uid or "", preemption.ending_of(victim))
+        self._preempted |= ended
+        self._recheck_s = _RECHECK_SOON_S
+        return True
 
     def _unfinished(self) -> list[Pod]:
         return [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
@@ -313,6 +378,12 @@ class PodWorkers:
             if self._on_removed:
                 self._on_removed(pod)
         self._changed.set()
+
+    def _note_end(self, uid: str) -> None:
+        """A pod that has ended leaves room for resizes that wait."""
+        status = self._registry.status(uid)
+        if status and status.phase in FINAL_PHASES:
+            self._changed.set()
 
     def _wake_worker(self, uid: str) -> None:
         if worker := self._workers.get(uid):

@@ -7,14 +7,16 @@ targets are built here from the observed pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
+from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.observed import ActiveContainer, ObservedPod, is_active, is_ready
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.volumes import is_in_memory, volume_path
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from nodeagent.stats.samples import ContainerTarget, PodTarget, VolumeTarget
+from orch.wire import names
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Container, Pod, PodSpec, PodStatus, Volume
 
@@ -57,7 +59,8 @@ def _volumes(uid: str, pod: Pod | None, settings: PodSettings) -> tuple[VolumeTa
     return tuple(
         VolumeTarget(volume.name, _path(uid, volume, kind, settings), kind, is_in_memory(volume))
         for volume, kind in listed
-        if kind and volume.image is None  # image volumes count as their image's disk
+        # image volumes count as their image's disk, and a server may not answer
+        if kind and volume.image is None and volume.nfs is None
     )
 
 
@@ -128,6 +131,24 @@ class PodRegistry:
     def running_pods(self) -> list[Pod]:
         """Pods as the runtime reports them, desired or not."""
         return [_running_pod(view) for view in self._views.values() if view.active]
+
+    def device_holders(self) -> set[str] | None:
+        """Uids of pods that may use devices, now or later; None while not all are known."""
+        if not self.complete or not self.listed:
+            return None
+        statuses = (
+            (uid, self._statuses.get(uid) or pod.status) for uid, pod in self._desired.items()
+        )
+        lasting = {uid for uid, status in statuses if status.phase not in FINAL_PHASES}
+        return lasting | {uid for uid, view in self._views.items() if view.active}
+
+    def noted_devices(self) -> Iterator[tuple[str, str, str]]:
+        """Uid, name and note of each container that was made with devices and has not ended."""
+        for uid, view in self._views.items():
+            for row in (detail.container for detail in view.containers):
+                note = row.annotations.get(names.RUNTIME_ANNOTATION_DEVICES)
+                if note and row.state is not ContainerState.EXITED:
+                    yield uid, row.name, note
 
     # ---- desired
 

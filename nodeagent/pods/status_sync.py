@@ -18,6 +18,7 @@ from nodeagent.pods import counts
 from nodeagent.pods.counts import Timings
 from nodeagent.pods.decide.status import OWN_CONDITIONS
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.resize.changes import CONDITIONS
 from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
@@ -233,11 +234,16 @@ def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     own = set(PodStatus.model_fields)
     dropped = {key: None for key in before if key in own and key not in after}
+    shown = {c.type for c in wanted.conditions or ()}
+    over = [c.type for c in stored.conditions or () if c.type in CONDITIONS and c.type not in shown]
     for key in changed.keys() & _REPLACED:
         changed[key] = [{"$patch": "replace"}, *changed[key]]
     if "conditions" in changed:
         blank = dict.fromkeys(PodCondition.model_fields)
         changed["conditions"] = [blank | condition for condition in changed["conditions"]]
+    if over:  # a resize that is over is told of by no condition
+        gone = [{"$patch": "delete", "type": kind} for kind in over]
+        changed["conditions"] = [*changed.get("conditions", ()), *gone]
     return {**changed, **dropped}
 
 

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.runtime.base import SeccompKind, SeccompSetting
+from nodeagent.runtime.isolation import SeccompKind, SeccompSetting
 from nodeagent.seccomp import CREATE_ERROR, SeccompError
 
 MAX_PROFILE_BYTES = 4 * 1024 * 1024  # published profiles have at most some 50 KiB

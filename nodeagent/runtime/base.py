@@ -1,8 +1,8 @@
 """The role of a container runtime, its values and its errors.
 
-`cri.CriRuntime` plays the role over CRI v1 gRPC, the tests' FakeRuntime in memory, and both pass
-one contract suite. Values are frozen and in the agent's units: times in nanoseconds since the
-epoch, 0 or None for "not yet" or "not reported". Nothing here knows gRPC, HTTP or the API's pods.
+`cri.CriRuntime` plays it over CRI v1 gRPC, the tests' FakeRuntime in memory; both pass one contract
+suite. Values are frozen: times in nanoseconds since the epoch, 0 or None for "not yet" or "not
+reported". Nothing here knows gRPC, HTTP or the API's pods.
 """
 
 from __future__ import annotations
@@ -13,6 +13,15 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from nodeagent.psi import Pressure
+from nodeagent.runtime.endpoint import StreamingRuntime
+from nodeagent.runtime.isolation import (
+    UNCONFINED,
+    ContainerUser,
+    RuntimeFeatures,
+    SeccompSetting,
+    SELinuxLabel,
+    UserNamespace,
+)
 from orch.component.secret import Secret
 
 
@@ -23,8 +32,7 @@ class EventKind(Enum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEvent:
+class ContainerEvent(NamedTuple):
     """A hint to look at a container or sandbox: it may come late, twice or not at all."""
 
     id: str
@@ -60,28 +68,17 @@ class RuntimeAnswerTooLarge(RuntimeCallError):
     """The answer exceeds what the runtime sends, or the agent takes, in one message."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeVersion:
+class RuntimeVersion(NamedTuple):
     name: str  # containerd
     version: str  # 2.1.9
     api_version: str  # v1
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeCondition:
+class RuntimeCondition(NamedTuple):
     type: str  # RuntimeReady | NetworkReady
     status: bool
     reason: str = ""
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeFeatures:
-    """`handlers` are the names a pod's runtimeClassName may have; "" is the default one."""
-
-    handlers: frozenset[str] = frozenset()
-    strict_groups: bool = False  # supplementalGroupsPolicy
-    recursive_readonly: frozenset[str] = frozenset()  # handlers with recursive read-only mounts
 
 
 class SandboxState(Enum):
@@ -96,20 +93,7 @@ class ContainerState(Enum):
     UNKNOWN = "unknown"
 
 
-class SeccompKind(Enum):
-    RUNTIME_DEFAULT = "RuntimeDefault"
-    UNCONFINED = "Unconfined"
-    LOCALHOST = "Localhost"
-
-
-@dataclass(frozen=True, slots=True)
-class SeccompSetting:
-    kind: SeccompKind
-    localhost_path: str = ""  # absolute, only for LOCALHOST
-
-
-@dataclass(frozen=True, slots=True)
-class PortMapping:
+class PortMapping(NamedTuple):
     container_port: int
     host_port: int = 0
     protocol: str = "TCP"  # TCP | UDP | SCTP
@@ -140,6 +124,8 @@ class SandboxSpec:
     run_as_group: int | None = None
     supplemental_groups: Sequence[int] = ()
     strict_groups: bool = False  # no further groups from the image
+    selinux: SELinuxLabel | None = None
+    user_namespace: UserNamespace | None = None  # None: the host's
     runtime_handler: str = ""
     dns_servers: Sequence[str] = ()
     dns_searches: Sequence[str] = ()
@@ -156,6 +142,13 @@ class Mount:
     propagation: str = "private"  # private | host_to_container | bidirectional
     recursive_readonly: bool = False
     image: str = ""
+    selinux_relabel: bool = False  # what is there gets the container's label, where SELinux is on
+
+
+class HostDevice(NamedTuple):
+    container_path: str
+    host_path: str
+    permissions: str  # of the letters r, w and m
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +161,7 @@ class LinuxResources:
     memory_limit_bytes: int | None = None
     oom_score_adj: int | None = None
     unified: Mapping[str, str] = field(default_factory=dict)
+    hugepage_bytes: Mapping[str, int] = field(default_factory=dict)  # size of a page: 2MB, 1GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +174,22 @@ class ContainerSpec:
     working_dir: str = ""
     env: Sequence[tuple[str, str]] = ()
     mounts: Sequence[Mount] = ()
+    devices: Sequence[HostDevice] = ()
+    cdi_devices: Sequence[str] = ()  # vendor.com/class=name
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     log_path: str = ""  # relative to the sandbox's log directory
     stdin: bool = False
+    stdin_once: bool = False  # closed with the first client that was attached to it
     tty: bool = False
     pid_of: str = ""  # id of a container whose processes it sees; "": its own, or its pod's
     resources: LinuxResources = field(default_factory=LinuxResources)
-    seccomp: SeccompSetting = SeccompSetting(SeccompKind.UNCONFINED)
+    seccomp: SeccompSetting = UNCONFINED
     apparmor: SeccompSetting | None = None  # `localhost_path`: the name of a loaded profile
     privileged: bool = False
+    selinux: SELinuxLabel | None = None
+    unmasked: bool = False  # /proc as it is: needs a user namespace
+    stop_signal: str = ""  # SIGUSR1, SIGRTMIN+1, …; "": the image's, or SIGTERM
     no_new_privileges: bool = False
     readonly_rootfs: bool = False
     run_as_user: int | None = None
@@ -241,7 +241,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDetail:
-    """A container's status; the exit fields are meaningful only in state EXITED."""
+    """A container's status; exit fields count in state EXITED, `resources` None: not reported."""
 
     container: Container
     started_at_ns: int = 0
@@ -251,6 +251,9 @@ class ContainerDetail:
     message: str = ""
     log_path: str = ""
     pid: int | None = None
+    resources: LinuxResources | None = None
+    user: ContainerUser | None = None  # that its first process had at its start
+    stop_signal: str = ""  # "" from a runtime that heeds none
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +274,13 @@ class Login(NamedTuple):
     password: Secret
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(NamedTuple):
     exit_code: int
     stdout: bytes
     stderr: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FilesystemUsage:
+class FilesystemUsage(NamedTuple):
     mountpoint: str
     used_bytes: int
     inodes_used: int | None
@@ -313,8 +314,7 @@ class ContainerUsage:
     io_pressure: Pressure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceUsage:
+class InterfaceUsage(NamedTuple):
     """Counters of a network interface since its creation; None where not reported."""
 
     name: str
@@ -341,7 +341,7 @@ class SandboxUsage:
     containers: Sequence[ContainerUsage] = ()
 
 
-class ContainerRuntime(Protocol):
+class ContainerRuntime(StreamingRuntime, Protocol):
     """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop.
 
     Stopping and removing are idempotent, also for unknown ids; other calls for an unknown id raise
@@ -360,7 +360,6 @@ class ContainerRuntime(Protocol):
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
     async def list_sandboxes(self) -> Sequence[Sandbox]: ...
     async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail: ...
-
     async def create_container(
         self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
     ) -> str: ...
@@ -374,7 +373,6 @@ class ContainerRuntime(Protocol):
     ) -> None: ...
     async def resume_container(self, container_id: str) -> bool:
         """Resume what an aborted checkpoint left paused; False: it was not. RuntimeNotSupported."""
-        ...
 
     async def exec_sync(
         self, container_id: str, command: Sequence[str], *, timeout_s: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import math
@@ -17,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
 from nodeagent.runtime import cri_pb2 as pb
-from nodeagent.runtime import cri_requests, cri_responses
+from nodeagent.runtime import cri_requests, cri_responses, cri_usage
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -32,7 +33,6 @@ from nodeagent.runtime.base import (
     RuntimeAnswerTooLarge,
     RuntimeCallError,
     RuntimeCondition,
-    RuntimeFeatures,
     RuntimeUnavailable,
     RuntimeVersion,
     Sandbox,
@@ -40,7 +40,8 @@ from nodeagent.runtime.base import (
     SandboxSpec,
     SandboxUsage,
 )
-from nodeagent.runtime.endpoint import socket_path
+from nodeagent.runtime.endpoint import StreamAddress, StreamOptions, socket_path, stream_address
+from nodeagent.runtime.isolation import RuntimeFeatures
 from orch.component.grpc_channel import (
     CLOSED,
     CallFailed,
@@ -56,6 +57,7 @@ log = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: the runtime has them in memory
 PULL_TIMEOUT_S = 3600.0  # images may be large; the runtime gives up when a download stalls
+LONGEST_S = 2**31 - 1  # that is passed on: longer deadlines are over at once, here and there
 
 _SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox also waits for the network plugins
 _CHANNEL_OPTIONS = (
@@ -101,9 +103,10 @@ class CriRuntime:
     # ---- sandboxes
 
     async def run_sandbox(self, spec: SandboxSpec) -> str:
-        request = pb.RunPodSandboxRequest(
-            config=cri_requests.sandbox_config(spec), runtime_handler=spec.runtime_handler
-        )
+        with _writing("RunPodSandbox"):
+            request = pb.RunPodSandboxRequest(
+                config=cri_requests.sandbox_config(spec), runtime_handler=spec.runtime_handler
+            )
         return await loops.finish(self._run_sandbox(request), name="runtime RunPodSandbox")
 
     async def _run_sandbox(self, request: Any) -> str:
@@ -149,11 +152,12 @@ class CriRuntime:
     async def create_container(
         self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
     ) -> str:
-        request = pb.CreateContainerRequest(
-            pod_sandbox_id=sandbox_id,
-            config=cri_requests.container_config(spec, sandbox),
-            sandbox_config=cri_requests.sandbox_config(sandbox),
-        )
+        with _writing("CreateContainer"):
+            request = pb.CreateContainerRequest(
+                pod_sandbox_id=sandbox_id,
+                config=cri_requests.container_config(spec, sandbox),
+                sandbox_config=cri_requests.sandbox_config(sandbox),
+            )
         return str((await self._write("CreateContainer", request)).container_id)
 
     async def start_container(self, container_id: str) -> None:
@@ -165,6 +169,7 @@ class CriRuntime:
         """
         if left := self._left_stops.pop(container_id, None):
             left.cancel()
+        timeout_s = min(timeout_s, LONGEST_S)
         request = pb.StopContainerRequest(container_id=container_id, timeout=timeout_s)
         call = self._call("StopContainer", request, timeout_s + self._timeout_s)
         task = loops.spawn(call, name="runtime StopContainer")
@@ -218,16 +223,39 @@ class CriRuntime:
 
         RuntimeTimeout when the command did not end in time and the runtime killed it.
         """
-        request = pb.ExecSyncRequest(
-            container_id=container_id, cmd=command, timeout=max(1, math.ceil(timeout_s))
-        )
+        whole_s = max(1, math.ceil(min(timeout_s, LONGEST_S)))
+        request = pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=whole_s)
         response = await self._call("ExecSync", request, request.timeout + READ_TIMEOUT_S)
         return cri_responses.exec_result(response)
 
+    async def open_exec(
+        self, container_id: str, command: Sequence[str], streams: StreamOptions
+    ) -> StreamAddress:
+        wanted = dataclasses.asdict(streams)
+        request = pb.ExecRequest(container_id=container_id, cmd=command, **wanted)
+        return await self._stream("Exec", request)
+
+    async def open_attach(self, container_id: str, streams: StreamOptions) -> StreamAddress:
+        request = pb.AttachRequest(container_id=container_id, **dataclasses.asdict(streams))
+        return await self._stream("Attach", request)
+
+    async def open_port_forward(self, sandbox_id: str, ports: Sequence[int]) -> StreamAddress:
+        request = pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
+        return await self._stream("PortForward", request)
+
+    async def _stream(self, operation: str, request: Any) -> StreamAddress:
+        response = await self._read(operation, request)
+        try:
+            return stream_address(response.url)
+        except ValueError as error:
+            text = f"the runtime's address for streams is not used: {error}"
+            raise RuntimeCallError(operation, text) from None
+
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
-        request = pb.UpdateContainerResourcesRequest(
-            container_id=container_id, linux=cri_requests.resources(resources)
-        )
+        with _writing("UpdateContainerResources"):
+            request = pb.UpdateContainerResourcesRequest(
+                container_id=container_id, linux=cri_requests.resources(resources)
+            )
         await self._write("UpdateContainerResources", request)
 
     async def reopen_log(self, container_id: str) -> None:
@@ -239,11 +267,11 @@ class CriRuntime:
         if container_id:
             request.filter.id = container_id
         response = await self._read("ListContainerStats", request)
-        return tuple(cri_responses.container_usage(item) for item in response.stats)
+        return tuple(cri_usage.container_usage(item) for item in response.stats)
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:
         response = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
-        return tuple(cri_responses.sandbox_usage(item) for item in response.stats)
+        return tuple(cri_usage.sandbox_usage(item) for item in response.stats)
 
     async def events(self) -> AsyncGenerator[ContainerEvent, None]:
         """Has no deadline; a broken connection ends it with RuntimeUnavailable."""
@@ -268,7 +296,8 @@ class CriRuntime:
         return tuple(cri_responses.image(item) for item in response.images)
 
     async def pull_image(self, reference: str, login: Login | None = None) -> str:
-        request = cri_requests.pull(reference, login)
+        with _writing("PullImage"):
+            request = cri_requests.pull(reference, login)
         return str((await self._call("PullImage", request, PULL_TIMEOUT_S)).image_ref)
 
     async def remove_image(self, reference: str) -> None:
@@ -277,7 +306,7 @@ class CriRuntime:
 
     async def image_filesystems(self) -> Sequence[FilesystemUsage]:
         response = await self._read("ImageFsInfo", pb.ImageFsInfoRequest())
-        return cri_responses.image_filesystems(response)
+        return cri_usage.image_filesystems(response)
 
     # ---- the connection
 
@@ -322,6 +351,15 @@ class CriRuntime:
             raise cri_responses.from_status(
                 operation, failure.code, failure.details, overdue=overdue
             ) from failure
+
+
+@contextlib.contextmanager
+def _writing(operation: str) -> Iterator[None]:
+    """RuntimeCallError for what no message can hold: a surrogate in a text, a number too large."""
+    try:
+        yield
+    except ValueError as error:
+        raise RuntimeCallError(operation, f"the request cannot be written: {error}") from None
 
 
 def _stubs(channel: Any) -> tuple[Any, ...]:

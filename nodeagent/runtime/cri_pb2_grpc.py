@@ -114,6 +114,21 @@ class RuntimeServiceStub:
                 request_serializer=nodeagent_dot_runtime_dot_cri__pb2.ExecSyncRequest.SerializeToString,
                 response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.ExecSyncResponse.FromString,
                 _registered_method=True)
+        self.Exec = channel.unary_unary(
+                '/runtime.v1.RuntimeService/Exec',
+                request_serializer=nodeagent_dot_runtime_dot_cri__pb2.ExecRequest.SerializeToString,
+                response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.ExecResponse.FromString,
+                _registered_method=True)
+        self.Attach = channel.unary_unary(
+                '/runtime.v1.RuntimeService/Attach',
+                request_serializer=nodeagent_dot_runtime_dot_cri__pb2.AttachRequest.SerializeToString,
+                response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.AttachResponse.FromString,
+                _registered_method=True)
+        self.PortForward = channel.unary_unary(
+                '/runtime.v1.RuntimeService/PortForward',
+                request_serializer=nodeagent_dot_runtime_dot_cri__pb2.PortForwardRequest.SerializeToString,
+                response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.PortForwardResponse.FromString,
+                _registered_method=True)
         self.CheckpointContainer = channel.unary_unary(
                 '/runtime.v1.RuntimeService/CheckpointContainer',
                 request_serializer=nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerRequest.SerializeToString,
@@ -235,6 +250,24 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Exec(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Attach(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PortForward(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckpointContainer(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -341,6 +374,21 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.ExecSync,
                     request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.ExecSyncRequest.FromString,
                     response_serializer=nodeagent_dot_runtime_dot_cri__pb2.ExecSyncResponse.SerializeToString,
+            ),
+            'Exec': grpc.unary_unary_rpc_method_handler(
+                    servicer.Exec,
+                    request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.ExecRequest.FromString,
+                    response_serializer=nodeagent_dot_runtime_dot_cri__pb2.ExecResponse.SerializeToString,
+            ),
+            'Attach': grpc.unary_unary_rpc_method_handler(
+                    servicer.Attach,
+                    request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.AttachRequest.FromString,
+                    response_serializer=nodeagent_dot_runtime_dot_cri__pb2.AttachResponse.SerializeToString,
+            ),
+            'PortForward': grpc.unary_unary_rpc_method_handler(
+                    servicer.PortForward,
+                    request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.PortForwardRequest.FromString,
+                    response_serializer=nodeagent_dot_runtime_dot_cri__pb2.PortForwardResponse.SerializeToString,
             ),
             'CheckpointContainer': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckpointContainer,
@@ -795,6 +843,87 @@ class RuntimeService:
             '/runtime.v1.RuntimeService/ExecSync',
             nodeagent_dot_runtime_dot_cri__pb2.ExecSyncRequest.SerializeToString,
             nodeagent_dot_runtime_dot_cri__pb2.ExecSyncResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Exec(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/runtime.v1.RuntimeService/Exec',
+            nodeagent_dot_runtime_dot_cri__pb2.ExecRequest.SerializeToString,
+            nodeagent_dot_runtime_dot_cri__pb2.ExecResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attach(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/runtime.v1.RuntimeService/Attach',
+            nodeagent_dot_runtime_dot_cri__pb2.AttachRequest.SerializeToString,
+            nodeagent_dot_runtime_dot_cri__pb2.AttachResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PortForward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/runtime.v1.RuntimeService/PortForward',
+            nodeagent_dot_runtime_dot_cri__pb2.PortForwardRequest.SerializeToString,
+            nodeagent_dot_runtime_dot_cri__pb2.PortForwardResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,8 +16,12 @@ from nodeagent.runtime.base import (
     Login,
     Mount,
     SandboxSpec,
+)
+from nodeagent.runtime.isolation import (
     SeccompKind,
     SeccompSetting,
+    SELinuxLabel,
+    UserNamespace,
 )
 
 # The lists that the reference agent sends for its default proc mount (securitycontext/util.go).
@@ -92,16 +96,20 @@ def container_config(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
         args=spec.args,
         working_dir=spec.working_dir,
         envs=[pb.KeyValue(key=key, value=value.encode()) for key, value in spec.env],
-        mounts=[_mount(mount) for mount in spec.mounts],
+        mounts=[_mount(mount, sandbox.user_namespace) for mount in spec.mounts],
+        devices=[pb.Device(**device._asdict()) for device in spec.devices],
+        CDI_devices=[pb.CDIDevice(name=name) for name in spec.cdi_devices],
         labels=spec.labels,
         annotations=spec.annotations,
         log_path=spec.log_path,
         stdin=spec.stdin,
+        stdin_once=spec.stdin_once,
         tty=spec.tty,
         linux=pb.LinuxContainerConfig(
             resources=resources(spec.resources),
             security_context=_container_security(spec, sandbox),
         ),
+        stop_signal=_signal(spec.stop_signal),
     )
 
 
@@ -114,6 +122,23 @@ def resources(wanted: LinuxResources) -> Any:
         memory_limit_in_bytes=wanted.memory_limit_bytes or 0,
         oom_score_adj=wanted.oom_score_adj or 0,
         unified=wanted.unified,
+        hugepage_limits=[
+            pb.HugepageLimit(page_size=size, limit=limit)
+            for size, limit in wanted.hugepage_bytes.items()
+        ],
+    )
+
+
+def told_resources(status: Any) -> LinuxResources | None:
+    """What a ContainerStatus says of them, the other way round; None: nothing."""
+    if not status.HasField("resources"):
+        return None
+    linux = status.resources.linux
+    return LinuxResources(
+        cpu_shares=linux.cpu_shares or None,
+        cpu_quota_usec=max(linux.cpu_quota, 0) or None,
+        cpu_period_usec=linux.cpu_period or None,
+        memory_limit_bytes=max(linux.memory_limit_in_bytes, 0) or None,
     )
 
 
@@ -135,10 +160,12 @@ def _sandbox_security(spec: SandboxSpec) -> Any:
         privileged=spec.privileged,
         seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
         supplemental_groups_policy=_groups_policy(spec),
+        selinux_options=_selinux(spec.selinux),
     )
 
 
 def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
+    shown = spec.privileged or spec.unmasked
     return pb.LinuxContainerSecurityContext(
         capabilities=pb.Capability(
             add_capabilities=spec.add_capabilities, drop_capabilities=spec.drop_capabilities
@@ -150,12 +177,26 @@ def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
         supplemental_groups=spec.supplemental_groups,
         readonly_rootfs=spec.readonly_rootfs,
         no_new_privs=spec.no_new_privileges,
-        masked_paths=() if spec.privileged else MASKED_PATHS,
-        readonly_paths=() if spec.privileged else READONLY_PATHS,
+        masked_paths=() if shown else MASKED_PATHS,
+        readonly_paths=() if shown else READONLY_PATHS,
         seccomp=_profile(spec.seccomp),
         apparmor=_profile(spec.apparmor) if spec.apparmor else None,
         supplemental_groups_policy=_groups_policy(sandbox),
+        selinux_options=_selinux(spec.selinux),
     )
+
+
+def _selinux(label: SELinuxLabel | None) -> Any:
+    return label and pb.SELinuxOption(
+        user=label.user, role=label.role, type=label.type, level=label.level
+    )
+
+
+def _signal(name: str) -> Any:
+    """CRI writes SIGRTMIN+1 as SIGRTMINPLUS1."""
+    if not name:
+        return pb.RUNTIME_DEFAULT
+    return pb.Signal.Value(name.replace("+", "PLUS").replace("-", "MINUS"))
 
 
 def _groups_policy(spec: SandboxSpec) -> Any:
@@ -171,7 +212,22 @@ def _namespaces(spec: SandboxSpec, pid_of: str = "") -> Any:
         pid=pid,
         ipc=pb.NODE if spec.host_ipc else pb.POD,
         target_id=pid_of if pid == pb.TARGET else "",
+        userns_options=_users(spec.user_namespace),
     )
+
+
+def _users(namespace: UserNamespace | None) -> Any:
+    if namespace is None:
+        return pb.UserNamespace(mode=pb.NODE)
+    mapped = _mapping(namespace)
+    return pb.UserNamespace(mode=pb.POD, uids=mapped, gids=mapped)
+
+
+def _mapping(namespace: UserNamespace | None) -> list[Any]:
+    if namespace is None:
+        return []
+    first, length = namespace.first_id, namespace.length
+    return [pb.IDMapping(host_id=first, container_id=0, length=length)]
 
 
 def _profile(setting: SeccompSetting) -> Any:
@@ -180,14 +236,17 @@ def _profile(setting: SeccompSetting) -> Any:
     )
 
 
-def _mount(mount: Mount) -> Any:
+def _mount(mount: Mount, namespace: UserNamespace | None) -> Any:
     return pb.Mount(
         container_path=mount.container_path,
         host_path=mount.host_path,
         readonly=mount.readonly,
+        selinux_relabel=mount.selinux_relabel,
         propagation=_PROPAGATION[mount.propagation],
         recursive_read_only=mount.recursive_readonly,
         image=pb.ImageSpec(image=mount.image) if mount.image else None,
+        uidMappings=_mapping(namespace),
+        gidMappings=_mapping(namespace),
     )
 
 

@@ -2,33 +2,28 @@
 
 An unset sub-message is None, an enum value that this definition does not know becomes the harmless
 one, and the free-form `info` of verbose responses is read for the process id only. Knows the names
-of gRPC status codes, but not grpc; error texts have the form of other CRI clients (`rpc error: code
-= Unavailable desc = …`).
+of gRPC status codes, but not grpc; error texts are as other CRI clients' (`rpc error: code = …`).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from nodeagent.psi import Pressure, PressureLine
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
     ContainerEvent,
     ContainerState,
-    ContainerUsage,
     EventKind,
     ExecResult,
-    FilesystemUsage,
     Image,
-    InterfaceUsage,
     RuntimeAnswerTooLarge,
     RuntimeCallError,
     RuntimeCondition,
-    RuntimeFeatures,
     RuntimeNotFound,
     RuntimeNotSupported,
     RuntimeTimeout,
@@ -37,8 +32,9 @@ from nodeagent.runtime.base import (
     Sandbox,
     SandboxDetail,
     SandboxState,
-    SandboxUsage,
 )
+from nodeagent.runtime.cri_requests import told_resources
+from nodeagent.runtime.isolation import ContainerUser, RuntimeFeatures
 
 Row = TypeVar("Row")
 
@@ -48,6 +44,7 @@ _CONTAINER_STATES = {
     pb.CONTAINER_EXITED: ContainerState.EXITED,
 }
 
+_GROUPS_SHOWN = 1024  # of a container's user
 _SHOWN = 4096  # characters of a text for a pod's status; it may quote a command of megabytes
 
 _EVENTS = {
@@ -81,6 +78,11 @@ def features(response: Any) -> RuntimeFeatures:
             handler.name
             for handler in response.runtime_handlers
             if handler.features.recursive_read_only_mounts
+        ),
+        user_namespaces=frozenset(
+            handler.name
+            for handler in response.runtime_handlers
+            if handler.features.user_namespaces
         ),
     )
 
@@ -170,7 +172,23 @@ def container_detail(response: Any) -> ContainerDetail:
         message=status.message[:_SHOWN],
         log_path="" if "\0" in status.log_path else status.log_path,
         pid=process_id(response.info),
+        resources=told_resources(status),
+        user=_user(status.user),
+        stop_signal=_signal(status.stop_signal),
     )
+
+
+def _user(message: Any) -> ContainerUser | None:
+    if not message.HasField("linux"):
+        return None
+    user = message.linux
+    return ContainerUser(user.uid, user.gid, tuple(user.supplemental_groups[:_GROUPS_SHOWN]))
+
+
+def _signal(value: int) -> str:
+    if value == pb.RUNTIME_DEFAULT or value not in pb.Signal.values():
+        return ""
+    return str(pb.Signal.Name(value)).replace("PLUS", "+").replace("MINUS", "-")
 
 
 def container_state(state: int) -> ContainerState:
@@ -204,117 +222,9 @@ def image(item: Any) -> Image:
         digests=tuple(item.repo_digests),
         size_bytes=item.size,
         pinned=item.pinned,
-        uid=_value(item, "uid"),
+        uid=item.uid.value if item.HasField("uid") else None,
         username=item.username,
     )
-
-
-def image_filesystems(response: Any) -> tuple[FilesystemUsage, ...]:
-    return tuple(
-        FilesystemUsage(
-            mountpoint=usage.fs_id.mountpoint,
-            used_bytes=usage.used_bytes.value,
-            inodes_used=_value(usage, "inodes_used"),
-            timestamp_ns=usage.timestamp,
-        )
-        for usage in response.image_filesystems
-    )
-
-
-def container_usage(stats: Any) -> ContainerUsage:
-    """The usage of one container from a ContainerStats message.
-
-    containerd measures layers every ten seconds; one not measured yet has 0 bytes and no stamp.
-    """
-    layer = stats.writable_layer
-    is_measured = layer.timestamp or _value(layer, "used_bytes")
-    return ContainerUsage(
-        id=stats.attributes.id,
-        name=stats.attributes.metadata.name,
-        labels=dict(stats.attributes.labels),
-        writable_layer_used_bytes=_value(layer, "used_bytes") if is_measured else None,
-        writable_layer_inodes_used=_value(layer, "inodes_used") if is_measured else None,
-        writable_layer_timestamp_ns=layer.timestamp,
-        swap_available_bytes=_value(stats.swap, "swap_available_bytes"),
-        swap_usage_bytes=_value(stats.swap, "swap_usage_bytes"),
-        **_shared(stats),
-    )
-
-
-def sandbox_usage(stats: Any) -> SandboxUsage:
-    """The usage of one pod from a PodSandboxStats message."""
-    attributes, linux = stats.attributes, stats.linux
-    network = linux.network
-    interfaces = list(network.interfaces)
-    if network.HasField("default_interface"):
-        interfaces.insert(0, network.default_interface)
-    return SandboxUsage(
-        namespace=attributes.metadata.namespace,
-        uid=attributes.metadata.uid,
-        total=ContainerUsage(
-            id=attributes.id,
-            name=attributes.metadata.name,
-            labels=dict(attributes.labels),
-            writable_layer_used_bytes=None,
-            writable_layer_inodes_used=None,
-            **_shared(linux),
-        ),
-        network_timestamp_ns=network.timestamp,
-        interfaces=tuple(_interface(item) for item in interfaces),
-        process_count=_value(linux.process, "process_count"),
-        containers=tuple(container_usage(item) for item in linux.containers),
-    )
-
-
-def pressure(psi: Any) -> Pressure:
-    """The two lines of a PsiStats message; `full` is None when the runtime omits it."""
-    return Pressure(
-        some=_pressure_line(psi.Some),
-        full=_pressure_line(psi.Full) if psi.HasField("Full") else None,
-    )
-
-
-def _shared(stats: Any) -> dict[str, Any]:
-    """The fields that containers and pods share, by their names in ContainerUsage."""
-    cpu, memory = stats.cpu, stats.memory
-    return {
-        "cpu_usage_core_ns": _value(cpu, "usage_core_nano_seconds"),
-        "cpu_usage_nano_cores": _value(cpu, "usage_nano_cores"),
-        "cpu_timestamp_ns": cpu.timestamp,
-        "memory_timestamp_ns": memory.timestamp,
-        "memory_working_set_bytes": _value(memory, "working_set_bytes"),
-        "memory_available_bytes": _value(memory, "available_bytes"),
-        "memory_usage_bytes": _value(memory, "usage_bytes"),
-        "memory_rss_bytes": _value(memory, "rss_bytes"),
-        "page_faults": _value(memory, "page_faults"),
-        "major_page_faults": _value(memory, "major_page_faults"),
-        "cpu_pressure": _pressure_of(cpu),
-        "memory_pressure": _pressure_of(memory),
-        "io_pressure": _pressure_of(stats.io),
-    }
-
-
-def _pressure_of(usage: Any) -> Pressure | None:
-    return pressure(usage.psi) if usage.HasField("psi") else None
-
-
-def _pressure_line(data: Any) -> PressureLine:
-    """CRI's totals are nanoseconds; the agent uses the kernel's microseconds."""
-    return PressureLine(data.Avg10, data.Avg60, data.Avg300, data.Total // 1000)
-
-
-def _interface(item: Any) -> InterfaceUsage:
-    return InterfaceUsage(
-        name=item.name,
-        rx_bytes=_value(item, "rx_bytes"),
-        rx_errors=_value(item, "rx_errors"),
-        tx_bytes=_value(item, "tx_bytes"),
-        tx_errors=_value(item, "tx_errors"),
-    )
-
-
-def _value(message: Any, name: str) -> int | None:
-    return int(getattr(message, name).value) if message.HasField(name) else None
 
 
 _ANSWERS: dict[str, Callable[[Any, Any], bool]] = {
@@ -331,9 +241,8 @@ def require_answer(operation: str, request: Any, response: Any) -> None:
         raise RuntimeCallError(operation, f"{operation}: the runtime's answer names another object")
 
 
-# Runtimes refuse optional calls in two ways: containerd with UNIMPLEMENTED, CRI-O and old runtimes
-# with UNKNOWN and a sentence. Some sentences count for optional calls alone: a refused image pull
-# may well contain "not supported" about a media type.
+# containerd refuses optional calls with UNIMPLEMENTED, others with UNKNOWN and a sentence. Some of
+# those count for optional calls alone: a refused image pull may well say "not supported".
 OPTIONAL_CALLS = frozenset(
     {
         "CheckpointContainer",
@@ -365,6 +274,10 @@ _FREE_IT = "look for pods with large labels or annotations (crictl pods -v) and 
 _CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # others follow from the code's name
 
 
+_UNCONNECTED = re.compile(r"connect failed: addr: (\S+) error: ([^;:]{1,100})")  # as gRPC says it
+_FIND_IT = "start the runtime, or set containerRuntimeEndpoint to its socket"
+
+
 def from_status(
     operation: str, code: str, details: str, *, overdue: bool = False
 ) -> RuntimeCallError:
@@ -381,6 +294,9 @@ def from_status(
         kind = RuntimeNotSupported
     if code == "RESOURCE_EXHAUSTED" and _TOO_LARGE in details:
         kind, details = RuntimeAnswerTooLarge, f"{details}; {_FREE_IT}"
+    if unconnected := _UNCONNECTED.search(details):
+        address, cause = unconnected.groups()
+        details = f"cannot connect to {address}: {cause.lower()}; {_FIND_IT}"
     return kind(operation, f"rpc error: code = {code_text(code)} desc = {details}")
 
 

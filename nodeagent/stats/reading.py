@@ -58,6 +58,7 @@ class HostReader:
         self.errors: Counter[str] = Counter()
         self.psi: dict[tuple[str, str], str] = {}
         self.durations_s: dict[str, float] = {}
+        self._psi_news: dict[tuple[str, str], list[str]] = {}  # (state, source) → resources
         self._failing: set[str] = set()  # in this reading
         self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
@@ -159,17 +160,28 @@ class HostReader:
                 state = "absent"
             if state is not None:
                 self._note_psi_state("cgroup", resource, state)
+        self._log_psi()
 
     def _note_psi_state(self, source: str, resource: str, state: str) -> None:
-        """Log changes only, not the same line at every reading."""
-        if self.psi.get((source, resource)) == state:
-            return
-        self.psi[source, resource] = state
-        if state == SUPPORTED:
-            log.info("%s pressure of %ss is reported by the kernel", resource, source)
-        else:
-            hint = "boot with psi=1 to enable it" if state == "disabled" else "the file is missing"
-            log.warning("%s pressure of %ss is %s: %s", resource, source, state, hint)
+        """Note changes only, not the same at every reading."""
+        if self.psi.get((source, resource)) != state:
+            self.psi[source, resource] = state
+            self._psi_news.setdefault((state, f"{source}s"), []).append(resource)
+
+    def _log_psi(self) -> None:
+        """A line for all that the kernel reports, and one for each reason why it does not."""
+        news, self._psi_news = self._psi_news, {}
+        for state in dict.fromkeys(state for state, _ in news):
+            what = " and ".join(
+                f"{', '.join(resources)} of {source}"
+                for (each, source), resources in news.items()
+                if each == state
+            )
+            if state == SUPPORTED:
+                log.info("the kernel reports pressure: %s", what)
+            else:
+                hint = "boot with psi=1" if state == "disabled" else "its files are missing"
+                log.warning("pressure is %s: %s (%s)", state, what, hint)
 
 
 NoteState = Callable[[str, str, str], None]

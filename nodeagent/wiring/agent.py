@@ -6,21 +6,26 @@ stalls) is left out here and listed in `missing`; the others work without it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodeagent import triggers
 from nodeagent.auth.access import Access
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.options import Options
+from nodeagent.container_streams import ContainerStreams
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent as agent_metrics
 from nodeagent.metrics.calls import HttpMetrics
 from nodeagent.node.eviction import Evictions
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop
+from nodeagent.overview.overview import Overview
+from nodeagent.pods.cgroups import reserved
+from nodeagent.pods.cgroups.tree import CgroupError
 from nodeagent.server import Services
 from nodeagent.stats.sampler import Sampler, SamplingCheck
 from nodeagent.triggers import PressureTriggers
@@ -30,6 +35,7 @@ from nodeagent.wiring import checkpoint, node, pods, stats
 from nodeagent.wiring.base import Base, build_base
 from nodeagent.wiring.checkpoint import Checkpoints
 from nodeagent.wiring.pods import Pods
+from nodeagent.wiring.rotation import build_client_renewal, build_rotation
 from nodeagent.wiring.stats import Measuring
 from orch.client.informer import Informer
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
@@ -37,7 +43,12 @@ from orch.component.diagnostics.metrics import Registry
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy
+from orch.component.process.daemon import SetupError
+from orch.component.process.loops import Periodic
 from orch.component.process.notify import Notifier
+
+if TYPE_CHECKING:
+    from nodeagent.certificates.rotation import Rotation
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +71,8 @@ class Parts:
     triggers: PressureTriggers | None
     health: HealthChecks
     slis: SliMetrics
+    rotation: Rotation | None
+    client_renewal: Periodic | None
     missing: tuple[str, ...]  # what this agent runs without, one phrase each
 
     def watchdog(self, notifier: Notifier, *, interval_s: float) -> Watchdog:
@@ -81,13 +94,30 @@ class Parts:
             features=base.features,
             zpages=zpages,
             pages=self.measuring.pages,
+            pressure=self.measuring.pressure,
             registry=base.registry,
             checkpoints=self.checkpoints.service if self.checkpoints else None,
+            overview=self._overview(),
+            streams=_streams(base),
             health=self.health,
             slis=self.slis,
             metrics=metrics,
             probes=agent_metrics.probes_registry(base.counts, policy),
             http=HttpMetrics(metrics),
+        )
+
+    def _overview(self) -> Overview | None:
+        base, history = self.base, self.measuring.history
+        if history is None:
+            return None
+        return Overview(
+            history,
+            self.measuring.pressure,
+            base.registry,
+            self.checkpoints.service if self.checkpoints else None,
+            self.health,
+            node_name=base.node_name,
+            cpus=base.host.cpu_count,
         )
 
     def _metrics(self, watchdog: Watchdog | None, policy: MetricPolicy) -> Registry:
@@ -111,6 +141,7 @@ class Parts:
             mirrors=self.pods.mirrors if self.pods else None,
             informers=self.informers,
             clients=base.transports,
+            certificates=self.rotation.certificates if self.rotation else (),
         )
         return agent_metrics.agent_registry(sources, policy)
 
@@ -118,6 +149,14 @@ class Parts:
         """Cancel the checkpoints in progress and thaw their containers."""
         if self.checkpoints:
             await self.checkpoints.service.close()
+
+    async def enforce_reserved(self) -> None:
+        """Bound what is reserved from pods, where that is asked for; SetupError when it fails."""
+        for part in node.reserved_parts(self.base.config, self.base.features):
+            try:
+                await asyncio.to_thread(reserved.enforce, part)
+            except CgroupError as error:
+                raise SetupError(str(error)) from error
 
     async def recover(self) -> None:
         """Clean up after an agent that was killed during a checkpoint."""
@@ -146,7 +185,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     workers = kept.workers if kept else None
     guard = node.build_guard(base, workers)
     problem_sources = [part for part in (guard, workers) if part]
-    status = node.build_status(base, sampler, problem_sources, checkpoints)
+    devices = kept.devices if kept else None
+    status = node.build_status(base, sampler, problem_sources, checkpoints, devices)
     lease = node.build_lease(base)
     informers = tuple(part.informer for part in (source, status) if part and part.informer)
     health, slis = node.build_health(base, sampling, lease, status, informers)
@@ -165,7 +205,20 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         triggers=_triggers(base, sampler),
         health=health,
         slis=slis,
+        rotation=build_rotation(base),
+        client_renewal=build_client_renewal(base),
         missing=_missing(base, sampler),
+    )
+
+
+def _streams(base: Base) -> ContainerStreams | None:
+    if base.runtime is None:
+        return None
+    return ContainerStreams(
+        base.registry,
+        base.runtime,
+        idle_s=lambda: base.config.streamingConnectionIdleTimeout,
+        run_timeout_s=lambda: base.config.runtimeRequestTimeout,
     )
 
 

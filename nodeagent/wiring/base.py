@@ -5,7 +5,7 @@ its pods and its node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodeagent.config.current import CurrentConfig
@@ -13,9 +13,12 @@ from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.metrics.calls import RuntimeOperations
 from nodeagent.node.status_loop import OwnNode
+from nodeagent.pods.cgroups import tree
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import env
 from nodeagent.pods.spec.dns import DnsSettings
+from nodeagent.pods.spec.policy import ResourcePolicy
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
@@ -26,7 +29,9 @@ from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component.flags.features import Features
+from orch.component.process.daemon import SetupError
 from orch.wire import names
+from orch.wire.validation import is_dns1123_subdomain
 
 _LEASE_TIMEOUT_S = 10.0
 
@@ -78,10 +83,18 @@ class Base:
             await self.runtime.close()
 
 
+def _node_name(hostname: str) -> str:
+    name = hostname.lower()
+    if not is_dns1123_subdomain(name):
+        rule = "letters, digits, '-' and '.', first and last a letter or a digit"
+        raise SetupError(f"{hostname!r} cannot name a node ({rule}): set --hostname-override")
+    return name
+
+
 def build_base(options: Options, current: CurrentConfig, features: Features) -> Base:
     """Reads the host's facts and the kubeconfig; opens no connection."""
     host = read_host_facts()
-    node_name = (options.hostname_override or host.hostname).lower()
+    node_name = _node_name(options.hostname_override or host.hostname)
     config, operations, runtime = current.value, RuntimeOperations(), None
     if endpoint := config.containerRuntimeEndpoint:
         timeout_s = config.runtimeRequestTimeout
@@ -89,7 +102,12 @@ def build_base(options: Options, current: CurrentConfig, features: Features) -> 
     clients = _clients(options.kubeconfig) if options.kubeconfig else None
     events = EventRecorder(clients.general if clients else None, "nodeagent", host=node_name)
     own_node = OwnNode(events)
-    settings = _pod_settings(options, config, host, node_name)
+    server = clients.general.transport.config.server if clients else ""
+    settings = replace(
+        _pod_settings(options, config, host, node_name),
+        api_server=env.api_server_variables(config.podAPIServer or server),
+        policy=resource_policy(config, features, host.swap_bytes),
+    )
     return Base(
         options=options,
         current=current,
@@ -108,9 +126,29 @@ def build_base(options: Options, current: CurrentConfig, features: Features) -> 
     )
 
 
+def resource_policy(
+    config: NodeAgentConfiguration,
+    features: Features,
+    swap_bytes: int,
+    *,
+    cgroup_root: Path = Path("/sys/fs/cgroup"),
+) -> ResourcePolicy:
+    """`swap_bytes` is the machine's swap, of which containers get none unless configured."""
+    limited = config.memorySwap.swapBehavior == "LimitedSwap"
+    return ResourcePolicy(
+        unified=tree.is_unified(cgroup_root),
+        cfs_quota=config.cpuCFSQuota,
+        cfs_period_usec=round(config.cpuCFSQuotaPeriod * 1e6),
+        swap_bytes=swap_bytes * limited if tree.limits_swap(cgroup_root) else None,
+        throttling_factor=config.memoryThrottlingFactor if features.enabled("MemoryQoS") else None,
+        protects_memory=config.memoryReservationPolicy == "TieredReservation",
+        kills_groups=not config.singleProcessOOMKill,
+    )
+
+
 def pods_cgroup(config: NodeAgentConfiguration) -> str:
     """The cgroup above those of all pods."""
-    return config.cgroupRoot.rstrip("/") + "/orchpods"
+    return config.cgroupRoot.rstrip("/") + tree.PARENT
 
 
 def _clients(kubeconfig: str) -> Clients:
@@ -133,5 +171,6 @@ def _pod_settings(
         memory_capacity_bytes=host.memory_bytes,
         kernel_version=host.kernel_version,
         apparmor=host.apparmor,
+        unsafe_sysctls=tuple(config.allowedUnsafeSysctls),
         dns=DnsSettings(tuple(config.clusterDNS), config.clusterDomain, config.resolvConf),
     )

@@ -5,20 +5,27 @@ shutdown; and the health checks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from nodeagent.config.layers import ConfigError
 from nodeagent.config.provider import node_provider
+from nodeagent.config.types import RESERVED_PARTS, NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.node import collector
 from nodeagent.node.collector import FactsCollector, ProblemSource
 from nodeagent.node.eviction import Evictions
 from nodeagent.node.logind import Logind
+from nodeagent.node.rules import capacity
 from nodeagent.node.rules.ending_order import groups_of
-from nodeagent.node.rules.facts import MachineFacts
+from nodeagent.node.rules.facts import DeviceFacts, MachineFacts
 from nodeagent.node.rules.settings import NodeSettings, node_settings, start_problems
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop, StatusTimes
+from nodeagent.pods.cgroups.reserved import ReservedPart
+from nodeagent.pods.devices import assignment
+from nodeagent.pods.devices.assignment import Devices
 from nodeagent.pods.pod_workers import PodWorkers
 from nodeagent.stats.host.machine import read_hugepages
 from nodeagent.stats.sampler import Sampler, SamplingCheck
@@ -26,6 +33,7 @@ from nodeagent.wiring.base import Base
 from nodeagent.wiring.checkpoint import Checkpoints
 from orch.client.informer import Informer
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.flags.features import Features
 from orch.component.process.daemon import SetupError
 from orch.wire import names
 
@@ -49,8 +57,20 @@ def build_status(
     sampler: Sampler,
     problem_sources: Sequence[ProblemSource],
     checkpoints: Checkpoints | None,
+    devices: Devices | None = None,
 ) -> StatusLoop:
     """`problem_sources` report why the node is not Ready."""
+
+    were_given = Path(base.settings.root_dir, assignment.FILE).exists()
+
+    def listed() -> DeviceFacts:
+        if devices is None:
+            return DeviceFacts({}, is_first=True) if were_given else DeviceFacts()
+        if not devices.is_loaded:
+            return DeviceFacts()
+        found = devices.inventory
+        return DeviceFacts(found.counts(), found.gone(), is_first=not devices.known)
+
     machine = collector.machine_facts(
         base.host, hostname=base.node_name, hugepages_bytes=read_hugepages()
     )
@@ -62,6 +82,7 @@ def build_status(
         runtime=base.runtime,
         problem_sources=problem_sources,
         store_excess=checkpoints.pruner.excess_bytes if checkpoints else lambda: None,
+        devices=listed,
     )
     config = base.config
     return StatusLoop(
@@ -98,6 +119,26 @@ def build_evictions(
         evict=workers.evict,
         longest_soft_grace_s=base.config.evictionMaxPodGracePeriod,
     )
+
+
+def reserved_parts(config: NodeAgentConfiguration, features: Features) -> list[ReservedPart]:
+    """The cgroups beside those of pods that are to be bounded; of compressible parts only cpu."""
+    found = []
+    for part, (amounts, cgroup) in RESERVED_PARTS.items():
+        whole = part in config.enforceNodeAllocatable
+        if not whole and f"{part}-compressible" not in config.enforceNodeAllocatable:
+            continue
+        reserved = capacity.parse_reserved(getattr(config, amounts))
+        bounded = ReservedPart(cgroup, getattr(config, cgroup), reserved.get(capacity.CPU))
+        if whole:
+            bounded = replace(
+                bounded,
+                memory_bytes=reserved.get(capacity.MEMORY),
+                pids=reserved.get(capacity.PID),
+                protects=features.enabled("MemoryQoS"),
+            )
+        found.append(bounded)
+    return found
 
 
 def build_health(

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.metrics.pages import StatsPages
+from nodeagent.overview.history import History
+from nodeagent.pressure.closer import CloserReader
+from nodeagent.pressure.watch import PressureWatch
 from nodeagent.runtime.endpoint import socket_path
+from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.host import machine
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.runtime import RuntimeCgroup, RuntimeDiskLoop, RuntimeDisks, RuntimeStatsLoop
@@ -29,6 +33,8 @@ class Measuring:
 
     sampler: Sampler
     pages: StatsPages
+    pressure: PressureWatch
+    history: History | None  # None: the overview page is off
     sampling: Periodic
     directories: Periodic
     new_disks: NewDisks
@@ -58,10 +64,15 @@ def build_measuring(base: Base) -> Measuring:
     psi = base.features.enabled("NodeAgentPSI")
     pages = StatsPages(sampler, node_name=base.node_name, psi=psi, host=base.host)
     new_disks = NewDisks(sampler, disks)
+    pressure = _pressure(base, sampler, sources)
+    history = History(sampler) if base.config.overviewPage else None
+    looks = [new_disks.look, pressure.look, *([history.look] if history else [])]
     return Measuring(
         sampler=sampler,
         pages=pages,
-        sampling=sampling_loop(pages, new_disks, reading_s),
+        pressure=pressure,
+        history=history,
+        sampling=sampling_loop(pages, looks, reading_s),
         directories=Periodic("directories", sampler.step_disks, interval_s=DISK_INTERVAL_S),
         new_disks=new_disks,
         runtime_disks=_loop("runtime disks", disks),
@@ -70,12 +81,15 @@ def build_measuring(base: Base) -> Measuring:
     )
 
 
-def sampling_loop(pages: StatsPages, new_disks: NewDisks, interval_s: float) -> Periodic:
-    """Each reading is followed by its pages, and by a check for new disks."""
+def sampling_loop(
+    pages: StatsPages, looks: Sequence[Callable[[], None]], interval_s: float
+) -> Periodic:
+    """Each reading is followed by its pages, and by a look at it for new disks and pressure."""
 
     async def step() -> None:
         await pages.step()
-        new_disks.look()
+        for look in looks:
+            look()
 
     return Periodic("sampling", step, interval_s=interval_s)
 
@@ -95,10 +109,29 @@ def system_parts(
 def _sampler(base: Base, sources: Sources, stats: RuntimeStatsLoop | None) -> Sampler:
     measured: Measured = stats.latest if stats else dict
     sampler = Sampler(targets=base.registry.targets, sources=sources, measured=measured)
-    version = sampler.reader.layout.version
-    if base.config.failCgroupV1 and version != "v2":
-        raise SetupError(f"failCgroupV1 is set and this host has cgroup {version}")
+    require_machine(base.config, base.host, sampler.reader.layout.version)
     return sampler
+
+
+def _pressure(base: Base, sampler: Sampler, sources: Sources) -> PressureWatch:
+    """Its readers hold no descriptors: they read seldom."""
+    readers = CgroupReaders(sampler.reader.layout, fd_budget=0, wall_ns=sources.wall_ns)
+    reader = CloserReader(sources, readers, pods_cgroup=pods_cgroup(base.config))
+    return PressureWatch(sampler, reader, node_name=base.node_name, cpus=base.host.cpu_count)
+
+
+def require_machine(config: NodeAgentConfiguration, host: HostFacts, version: str) -> None:
+    """SetupError for a machine that the configuration rules out; `version` is that of cgroups."""
+    if config.failCgroupV1 and version != "v2":
+        raise SetupError(f"failCgroupV1 is set and this host has cgroup {version}")
+    if config.singleProcessOOMKill is False and version != "v2":
+        raise SetupError(
+            f"singleProcessOOMKill is false, which needs cgroup v2, and this host has {version}"
+        )
+    if config.failSwapOn and host.swap_bytes:
+        raise SetupError(
+            f"failSwapOn is set and this host has {host.swap_bytes} bytes of swap; run swapoff -a"
+        )
 
 
 def warn_of_old_cgroups(version: str) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_BYTES = 256 * 2**20  # of a whole response
+_CHUNKS = 1_000  # of a whole answer; beyond them each must have _CHUNK_BYTES on average,
+_CHUNK_BYTES = 16  # as its framing costs more than its bytes
 _QUOTED_BYTES = 4096  # of a body that is not a Status: enough for what CRIU says
 
 
@@ -126,21 +128,28 @@ def refusal(answer: Response) -> ApiError:
     return error
 
 
-async def whole(response: aiohttp.ClientResponse, server: str) -> bytes:
-    """The body; TransportError beyond MAX_BYTES."""
-    body = await beginning(response, MAX_BYTES + 1)
-    if len(body) > MAX_BYTES:
-        raise TransportError(f"{server} answered with more than {MAX_BYTES // 2**20} MiB")
+async def whole(
+    response: aiohttp.ClientResponse, server: str, most_bytes: int | None = None
+) -> bytes:
+    """The body; TransportError beyond `most_bytes`, else beyond MAX_BYTES."""
+    most_bytes = MAX_BYTES if most_bytes is None else most_bytes
+    body = await beginning(response, most_bytes + 1)
+    if len(body) > most_bytes:
+        raise TransportError(f"{server} answered with more than {most_bytes // 2**20} MiB")
     return body
 
 
 async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     """The body, or its first `limit_bytes`; aiohttp's read(n) returns only what has arrived."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) >= limit_bytes:
+    body, pieces = bytearray(), 0
+    async for piece, is_whole in response.content.iter_chunks():
+        body += piece
+        pieces += is_whole
+        # An answer without a body has empty pieces for ever: all of them share a reader.
+        if len(body) >= limit_bytes or (not piece and response.content.at_eof()):
             break
+        if pieces > _CHUNKS + len(body) // _CHUNK_BYTES:
+            raise TransportError("the chunks of the answer are too small")
     del body[limit_bytes:]
     return bytes(body)
 

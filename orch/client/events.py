@@ -190,14 +190,14 @@ def _is_outage(error: ApiError | TransportError) -> bool:
 
 
 class EventMetrics(Collector):
-    """`orch_events_dropped_total`; register it once."""
+    """`orch_events_dropped_total` of all recorders of a program; register it once."""
 
-    def __init__(self, events: EventRecorder) -> None:
+    def __init__(self, *events: EventRecorder) -> None:
         self._events = events
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             "orch_events_dropped",
             "[ALPHA] Events that the API server was never told, or refused.",
-            value=self._events.dropped,
+            value=sum(events.dropped for events in self._events),
         )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import orjson
 
@@ -18,6 +19,9 @@ from orch.client import answers
 from orch.client.transport import Response, Stream, Transport, TransportError, given
 from orch.wire import raw
 from orch.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 JSON = "application/json"
 PAGE = "500"  # objects per response, like other clients
@@ -169,6 +173,18 @@ class JsonApi:
                 body = await stream.beginning(_REFUSAL_BYTES, within_s=limit_s)
                 raise answers.refusal(Response(stream.status, body, stream.headers))
             yield stream
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, target: str, protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open WebSocket at a path with its query; a refusal is raised as ApiError."""
+        path, _, query = target.partition("?")
+        async with self.transport.websocket(target, protocols) as opened:
+            if isinstance(opened, Response):
+                self.answered("GET", path, dict(parse_qsl(query)), opened)
+                raise answers.refusal(opened)
+            yield opened
 
     def answered(
         self, method: str, path: str, query: Params, answer: Response | Stream, took_s: float = 0.0

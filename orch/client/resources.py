@@ -20,7 +20,9 @@ from orch.client.transport import PATCH_TYPES, Transport, TransportError
 from orch.wire import raw
 from orch.wire.errors import ApiError
 from orch.wire.records import kinds
-from orch.wire.records.meta import ApiObject
+from orch.wire.records.authentication import TokenRequest, TokenRequestSpec
+from orch.wire.records.configuration import ServiceAccount
+from orch.wire.records.meta import ApiObject, ObjectMeta
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -84,10 +86,33 @@ class ApiClient:
             return ListResult(items, _revision(data))
 
     async def create(self, obj: T, *, subresource: str = "") -> T:
-        """The stored object; a subresource (`binding`) is created under the object's name."""
+        """The stored object; a subresource (`token`) is created under the object's name."""
         name = obj.metadata.name if subresource else ""
         path = _path(type(obj), obj.metadata.namespace or "", name, subresource)
         return self._record(type(obj), await self._json.send("POST", path, obj.to_wire()))
+
+    async def act(
+        self, model: type[T], name: str, subresource: str, record: Any, *, namespace: str = ""
+    ) -> None:
+        """Send a record to a subresource that takes one of its own kind, such as `binding`."""
+        path = _path(model, namespace, name, subresource)
+        answer = await self._json.send("POST", path, record)
+        if (answer.get("kind"), answer.get("status")) != ("Status", "Success"):
+            server = self.transport.config.server
+            raise TransportError(f"{server} did not say whether the {subresource} was done")
+
+    async def create_token(
+        self, account: str, namespace: str, spec: TokenRequestSpec
+    ) -> TokenRequest:
+        """A token of a service account, as it was asked for."""
+        path = _path(ServiceAccount, namespace, account, "token")
+        asked = TokenRequest(metadata=ObjectMeta(name=account, namespace=namespace), spec=spec)
+        data = await self._json.send("POST", path, asked.to_wire())
+        with self._reading("a TokenRequest"):
+            found = (data.get("apiVersion"), data.get("kind"))
+            if found != (TokenRequest().apiVersion, TokenRequest().kind):
+                raise ValueError(f"its kind is {found[1]!r} of {found[0]!r}")
+            return TokenRequest.from_wire(data)
 
     async def update(self, obj: T, *, subresource: str = "") -> T:
         """Replace; 409 Conflict when `metadata.resourceVersion` is not the stored one."""

@@ -14,7 +14,7 @@ import ipaddress
 import math
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -32,10 +32,14 @@ from orch.wire.times import format_time
 
 if TYPE_CHECKING:
     import aiohttp
+    import yarl
 
     from orch.client.resolver import Resolver
 
+    Judge = Callable[[aiohttp.ClientResponse], Awaitable[None]]
+
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
+_REFUSAL_BYTES = 2**20
 _ANEW = "its connections are dialled anew"
 BUCKETS_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
@@ -45,9 +49,18 @@ PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+APPLY_TYPE = "application/apply-patch+yaml"
 _UNPROTECTED = "a token or password is not sent to another machine over plain http"
 
-__all__ = ["PATCH_TYPES", "Response", "Stream", "Transport", "TransportError", "given"]
+__all__ = [
+    "APPLY_TYPE",
+    "PATCH_TYPES",
+    "Response",
+    "Stream",
+    "Transport",
+    "TransportError",
+    "given",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,7 @@ class Transport:
         content_type: str | None = None,
         accept: str = "application/json",
         timeout_s: float | None = None,
+        most_bytes: int | None = None,
     ) -> Response:  # fmt: skip
         """Send and read the whole response; `path` is already percent-encoded.
 
@@ -110,7 +124,7 @@ class Transport:
         try:
             async with asyncio.timeout(limit_s or None):
                 async with await self._send(await self._open(), call) as response:
-                    body = await answers.whole(response, self.config.server)
+                    body = await answers.whole(response, self.config.server, most_bytes)
             answer = Response(response.status, body, response.headers)
         except answers.failures() as error:
             raise self._explained(error, limit_s) from error
@@ -150,6 +164,41 @@ class Transport:
             ends.callback(self._streams.discard, stream)
             yield stream
 
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, target: str, protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse | Response]:
+        """Open a WebSocket, of a connection of its own; `target` is a path with its query, encoded.
+
+        Any answer but an agreement is the Response. A message has at most 4 MiB.
+        """
+
+        refused: list[Response] = []
+
+        async def judge(answer: aiohttp.ClientResponse) -> None:
+            if answer.status != HTTPStatus.SWITCHING_PROTOCOLS:
+                body = await answers.beginning(answer, _REFUSAL_BYTES)
+                refused.append(Response(answer.status, body, answer.headers))
+
+        async with contextlib.AsyncExitStack() as ends:
+            opened: aiohttp.ClientWebSocketResponse | Response
+            try:
+                async with asyncio.timeout(self.timeout_s or None):
+                    session = await ends.enter_async_context(await self._dial(judge))
+                    url, credentials = await self._address(target)
+                    opened = await session.ws_connect(
+                        url,
+                        protocols=protocols,
+                        headers=credentials,
+                        server_hostname=self.config.tls_server_name or None,
+                    )
+                    ends.push_async_callback(opened.close)
+            except answers.failures() as error:
+                if not refused:
+                    raise self._explained(error, self.timeout_s) from error
+                opened = refused[0]
+            yield opened
+
     async def reset(self) -> None:
         """Drop every connection; the next request reads the certificates again and reconnects.
 
@@ -167,12 +216,7 @@ class Transport:
         await self.reset()
 
     async def _send(self, session: aiohttp.ClientSession, call: _Call) -> aiohttp.ClientResponse:
-        import yarl
-
-        credentials = await self._authorization()
-        url = yarl.URL(self.config.server + call.path, encoded=True)
-        if credentials and url.scheme != "https" and not _is_this_machine(url.host or ""):
-            raise SetupError(_UNPROTECTED)
+        url, credentials = await self._address(call.path)
         headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
@@ -191,6 +235,16 @@ class Transport:
             self.requests[code, call.method] += 1
             self._count_time(call.method, asyncio.get_running_loop().time() - began_s)
         return answer
+
+    async def _address(self, target: str) -> tuple[yarl.URL, dict[str, str]]:
+        """The URL of a path, and the credentials to send there; SetupError."""
+        import yarl
+
+        credentials = await self._authorization()
+        url = yarl.URL(self.config.server + target, encoded=True)
+        if credentials and url.scheme != "https" and not _is_this_machine(url.host or ""):
+            raise SetupError(_UNPROTECTED)
+        return url, credentials
 
     def _count_time(self, method: str, seconds: float) -> None:
         bucket = next((bound for bound in BUCKETS_S if seconds <= bound), math.inf)
@@ -223,8 +277,10 @@ class Transport:
                 await dialled.close()
         return self._session
 
-    async def _dial(self) -> aiohttp.ClientSession:
-        """A session with connections of its own, and the certificates as they are now."""
+    async def _dial(self, judge: Judge | None = None) -> aiohttp.ClientSession:
+        """A session with connections of its own, and the certificates as they are now; `judge`
+        sees every answer.
+        """
         import aiohttp
 
         from orch.client.resolver import Resolver
@@ -243,6 +299,7 @@ class Transport:
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
+            raise_for_status=judge or False,
         )
 
     async def _authorization(self) -> dict[str, str]:

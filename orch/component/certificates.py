@@ -6,6 +6,8 @@ that tells the client why. `ServerEnd` lets that be sent first. cryptography wou
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import ssl
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +25,11 @@ _REASONS = {  # of OpenSSL's X509_V_ERR_*
     19: "unknown_authority", 20: "unknown_authority", 21: "unknown_authority",
 }  # fmt: skip
 REASONS = ("expired", "not_yet_valid", "other", "unknown_authority")
+_NEXT = {  # what to do
+    "expired": "; renew it (a node: 'nodeagent join')",
+    "not_yet_valid": "; compare the clocks of both machines",
+    "unknown_authority": "; it is of no authority in the client CA file",
+}
 _SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU"}
 
 refused: Counter[str] = Counter(
@@ -56,10 +63,11 @@ class ServerEnd(ssl.SSLObject):
             super().do_handshake()
         except ssl.SSLCertVerificationError as error:
             self._refusal = error
-            refused[_REASONS.get(error.verify_code, "other")] += 1
+            reason = _REASONS.get(error.verify_code, "other")
+            refused[reason] += 1
             attempt = handshake.get()
             if attempt is not None:
-                attempt.refusal = f"{self._shown()}: {error.verify_message}"
+                attempt.refusal = f"{self._shown()}: {error.verify_message}{_NEXT.get(reason, '')}"
             raise ssl.SSLWantReadError from error
 
     def _shown(self) -> str:
@@ -82,17 +90,43 @@ def _name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
 
 def expiry(pem: bytes) -> datetime:
     """When the first certificate expires; ValueError when there is none."""
+    return validity(pem)[1]
+
+
+def validity(pem: bytes) -> tuple[datetime, datetime]:
+    """From when until when the first certificate is valid; ValueError when there is none."""
+    with _reading():
+        start, end = (_time(tag, text.decode("ascii")) for tag, text in _values(_field(pem, 3)))
+        return start, end
+
+
+def public_key_hash(pem: bytes) -> str:
+    """`sha256:…` of the first certificate's public key (SPKI); ValueError when there is none."""
+    with _reading():
+        content = _field(pem, 5)
+    size = len(content)
+    octets = size.to_bytes((size.bit_length() + 7) // 8)
+    length = octets if size < 0x80 else bytes((0x80 | len(octets),)) + octets
+    digest = hashlib.sha256(bytes((_SEQUENCE,)) + length + content)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _field(pem: bytes, index: int) -> bytes:
+    """A part of the first certificate: serial, algorithm, issuer, validity, subject, public key."""
     _, found, rest = pem.partition(b"-----BEGIN CERTIFICATE-----")
     body, ended, _ = rest.partition(b"-----END CERTIFICATE-----")
     if not (found and ended):
         raise ValueError("there is no PEM certificate")
     whole = f"{ssl.PEM_HEADER}{body.decode('ascii')}{ssl.PEM_FOOTER}"
+    # Certificate, its first part; there: version (if any), serial, …
+    signed = next(_values(next(_values(ssl.PEM_cert_to_DER_cert(whole)))[1]))[1]
+    return [value for tag, value in _values(signed) if tag != _VERSION][index]
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
     try:
-        # Certificate, its first part; there: version (if any), serial, algorithm, issuer, validity.
-        signed = next(_values(next(_values(ssl.PEM_cert_to_DER_cert(whole)))[1]))[1]
-        fields = [value for tag, value in _values(signed) if tag != _VERSION]
-        tag, until = list(_values(fields[3]))[1]
-        return _time(tag, until.decode("ascii"))
+        yield
     except (StopIteration, IndexError) as error:
         raise ValueError("the certificate is cut off") from error
 
@@ -106,7 +140,7 @@ def end_of_file(path: str) -> datetime | None:
         return None
 
 
-_VERSION, _UTC_TIME = 0xA0, 0x17
+_VERSION, _UTC_TIME, _SEQUENCE = 0xA0, 0x17, 0x30
 
 
 def _values(der: bytes) -> Iterator[tuple[int, bytes]]:

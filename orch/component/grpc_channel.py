@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,15 @@ _NO_PROXY = ("grpc.enable_http_proxy", 0)
 
 Observe = Callable[[str, float, bool], None]  # operation, seconds, failed
 Options = Sequence[tuple[str, int | str]]
+
+
+def load() -> Any:
+    """The package; what it writes by itself would stand between the lines of the log."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    import grpc
+
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)  # see `_readable`
+    return grpc
 
 
 class CallFailed(Exception):
@@ -47,10 +57,7 @@ class Channel:
         options: Options = (),
         tls: Sequence[bytes | None] | None = None,
     ) -> None:
-        import grpc
-
-        logging.getLogger("grpc._common").setLevel(logging.CRITICAL)  # see `_readable`
-        self._grpc = grpc
+        self._grpc = load()
         self._target = target
         self._make_stubs = stubs
         self._options = (_NO_PROXY, *options)

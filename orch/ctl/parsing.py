@@ -18,7 +18,6 @@ from orch.ctl.command_table import Entry, Verb
 _UNKNOWN = "unrecognized arguments: "
 _NO_KUSTOMIZE = "kustomizations are not built here: pipe the output of 'kustomize build' to -f -"
 _NOT_OFFERED = {
-    "--server-side": "server-side apply is not offered: leave it out",
     "-k": _NO_KUSTOMIZE,
     "--kustomize": _NO_KUSTOMIZE,
 }

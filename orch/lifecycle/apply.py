@@ -6,7 +6,9 @@ that has changed since: on a conflict the next decision judges again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
+    MarkPodUnscheduled,
     Note,
     RemoveLease,
     RemoveOrphan,
@@ -33,6 +36,7 @@ from orch.wire.records.pods import Pod, PodCondition
 
 log = logging.getLogger(__name__)
 
+_SEEN_WITHIN_S = 30.0  # a deletion, by the watch
 _TAINT_TEXT = "Taint manager: deleting due to NoExecute taint"
 _ORPHAN_TEXT = "PodGC: node no longer exists"
 
@@ -49,6 +53,7 @@ class Applier:
         self._events = events
         self._metrics = metrics
         self._now = now
+        self._evicted: OrderedDict[str, float] = OrderedDict()  # uid → when, in the loop's time
 
     async def apply(self, action: Action) -> bool:
         """Returns whether it wrote anything; a refusal is counted and left to the next decision."""
@@ -72,8 +77,10 @@ class Applier:
                 await self._update_node(action)
             case MarkPodNotReady():
                 await self._mark(action.pod)
+            case MarkPodUnscheduled():
+                await self._mark_unscheduled(action.pod, action.message)
             case EvictPod():
-                await self._evict(action.pod)
+                return await self._evict(action.pod)
             case RemoveOrphan():
                 return await self._remove_orphan(action.pod)
             case RemoveLease():
@@ -107,12 +114,32 @@ class Applier:
         await self._patch_status(pod, {"conditions": [c.to_wire() for c in changed]})
         self._events.note(pod, "Warning", "NodeNotReady", "Node is not ready")
 
-    async def _evict(self, pod: Pod) -> None:
+    async def _mark_unscheduled(self, pod: Pod, message: str) -> None:
+        self._events.note(pod, "Warning", "FailedScheduling", message)
+        scheduled = PodCondition(
+            type="PodScheduled",
+            status="False",
+            reason="NodeNotFound",
+            message=message,
+            lastTransitionTime=times.format_time(self._now()),
+        )
+        kept = [c for c in pod.status.conditions or () if c.type != scheduled.type]
+        await self._patch_status(pod, {"conditions": [c.to_wire() for c in (*kept, scheduled)]})
+
+    async def _evict(self, pod: Pod) -> bool:
+        """Once: until the watch shows the deletion, further decisions ask for it again."""
+        now_s, uid = asyncio.get_running_loop().time(), pod.metadata.uid or ""
+        while self._evicted and now_s - next(iter(self._evicted.values())) > _SEEN_WITHIN_S:
+            self._evicted.popitem(last=False)
+        if uid in self._evicted:
+            return False
         await self._disrupt(pod, "DeletionByTaintManager", _TAINT_TEXT, {})
         text = f"Marking for deletion Pod {pod.key}"
         self._events.note(pod, "Normal", "TaintManagerEviction", text)
         await self._delete(pod)
+        self._evicted[uid] = now_s
         log.info("evicted pod %s from node %s because of its taints", pod.key, pod.spec.nodeName)
+        return True
 
     async def _remove_orphan(self, pod: Pod) -> bool:
         if await self._node_exists(pod.spec.nodeName or ""):
@@ -121,7 +148,7 @@ class Applier:
         phase = {} if over else {"phase": "Failed"}
         await self._disrupt(pod, "DeletionByPodGC", _ORPHAN_TEXT, phase)
         await self._delete(pod, grace_period_s=0)
-        log.info("removed pod %s: its node %s no longer exists", pod.key, pod.spec.nodeName)
+        log.info("removed pod %s: its node %s does not exist", pod.key, pod.spec.nodeName)
         return True
 
     async def _remove_lease(self, lease: Lease) -> bool:
@@ -177,6 +204,8 @@ def _shown(action: Action) -> str:
             return f"update of node {action.node.metadata.name}"
         case MarkPodNotReady():
             return f"marking pod {action.pod.key} as not ready"
+        case MarkPodUnscheduled():
+            return f"marking pod {action.pod.key}, whose node does not exist"
         case EvictPod():
             return f"eviction of pod {action.pod.key}"
         case RemoveOrphan():

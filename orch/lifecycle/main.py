@@ -12,15 +12,18 @@ import socket
 import ssl
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from orch.client.events import EventMetrics, EventRecorder
 from orch.client.informer import Informer, InformerMetrics
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.metrics import RestClientMetrics
+from orch.client.renewal import renewal_of
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component import tls as component_tls
@@ -37,15 +40,23 @@ from orch.component.process.notify import Notifier
 from orch.component.tls import TlsFiles
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
+from orch.lifecycle.binding import placement
+from orch.lifecycle.binding.binder import Binder
 from orch.lifecycle.leader import Claim, Leader
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.monitor import INFORMED, Monitor
 from orch.lifecycle.options import PROGRAM, Options
+from orch.lifecycle.side_loop import SideLoop
 from orch.wire import names
 from orch.wire.names import VERSION
+from orch.wire.records.core import Node
+
+if TYPE_CHECKING:
+    from orch.lifecycle.certificates.controller import SigningSettings
 
 log = logging.getLogger(__name__)
 
+_ABSENT = b"none"
 _STUCK_PERIODS = 12  # /livez fails after this many periods without a decision
 
 
@@ -69,6 +80,7 @@ class Files:
     tls_files: TlsFiles
     tls: ssl.SSLContext
     metrics: LifecycleMetrics  # its process metrics read /proc
+    signing: SigningSettings | None  # None: no certificates are issued
 
 
 def read_files(options: Options) -> Files:
@@ -76,7 +88,42 @@ def read_files(options: Options) -> Files:
     metrics = LifecycleMetrics(options.metric_policy)
     metrics.registry.register(FrameworkMetrics(options.features, emulated=options.emulated_version))
     api, tls_files = load_kubeconfig(options.kubeconfig), serving.files(options)
-    return Files(api, tls_files, serving.context(options), metrics)
+    signing = _signing(options, urlsplit(api.server).hostname or "")
+    return Files(api, tls_files, serving.context(options), metrics, signing)
+
+
+def _signing(options: Options, server: str) -> SigningSettings | None:
+    if not options.cluster_signing_cert_file:
+        return None
+    if absent := [path for path in options.signing_files if _is_absent(path)]:
+        log.warning(
+            "issuing no certificates, for there is no %s: put it where the unit looks for it"
+            " (/etc/orch-apiserver) and restart, or issue certificates yourself",
+            " and no ".join(Path(path).name for path in absent),
+        )
+        return None
+    from orch.component.pki import KeyPair  # with cryptography: 16 MiB
+    from orch.lifecycle.certificates import controller
+
+    ca = KeyPair(options.cluster_signing_cert_file, options.cluster_signing_key_file)
+    own = KeyPair(
+        options.cluster_signing_nodeagent_serving_cert_file,
+        options.cluster_signing_nodeagent_serving_key_file,
+    )
+    return controller.settings_of(
+        ca, own if own.cert_file else ca, options.cluster_signing_duration, (server,)
+    )
+
+
+def _is_absent(path: str) -> bool:
+    """Whether the file says `none`, as the unit has it say where there is none; a file that cannot
+    be read is named where it is used. Blocking I/O.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(_ABSENT) + 2).strip() == _ABSENT
+    except OSError:
+        return False
 
 
 async def run(options: Options, files: Files, stop: Stop) -> None:
@@ -84,7 +131,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     agent = f"{PROGRAM}/{VERSION}"
     client = ApiClient(Transport(files.api, user_agent=agent))
     claiming = ApiClient(Transport(files.api, user_agent=f"{agent} leader-election"))
-    controller = Controller(options, client, claiming, files.metrics)
+    controller = Controller(options, client, claiming, files)
     http = HttpServer(
         serving.application(controller),
         host=options.bind_address,
@@ -98,6 +145,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     files.metrics.registry.register(
         CertificateMetrics({"serving": renewal, "client": client.transport})
     )
+    client_renewal = await asyncio.to_thread(renewal_of, (client.transport, claiming.transport))
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
@@ -110,9 +158,13 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         loops = {
             "controller": controller.run(),
             "events": controller.events.run(),
+            "events of bindings": controller.bindings.run(),
             "health checks": controller.checks.loop.run(),
             certificates.name: certificates.run(),
         }
+        if client_renewal is not None:
+            step, interval_s = client_renewal.step, component_tls.INTERVAL_S
+            loops["client certificates"] = Periodic("clients", step, interval_s=interval_s).run()
         await daemon.supervise(stop, loops)
     finally:
         notifier.stopping()
@@ -125,14 +177,19 @@ class Controller:
     """This process's part in the election, the monitor of its current term, and its pages."""
 
     def __init__(
-        self, options: Options, client: ApiClient, claiming: ApiClient, metrics: LifecycleMetrics
+        self, options: Options, client: ApiClient, claiming: ApiClient, files: Files
     ) -> None:
-        self.metrics = metrics
+        self.metrics = metrics = files.metrics
+        self._signing = files.signing
         self.zpages = ZPages(PROGRAM, options.shown, emulated=options.emulated_version)
         self.features = options.features
         self.settings = options.settings
         self.events = EventRecorder(client, "node-controller")
-        metrics.registry.register(EventMetrics(self.events))
+        self.bindings = EventRecorder(client, placement.OWN_SCHEDULER)
+        metrics.registry.register(EventMetrics(self.events, self.bindings))
+        self._binds = options.bind_pods and options.features.enabled("PodBinding")
+        self._binding = SideLoop("the binding of pods")
+        self._issuing = SideLoop("the issuing of certificates")
         self.slis = SliMetrics()
         self.checks = HealthChecks(self.slis)
         self._options = options
@@ -144,6 +201,10 @@ class Controller:
         self._show_leading(0)
         self.checks.add("ping", lambda: None)
         self.checks.add("node-monitor", self._check_monitor)
+        if self._binds:
+            self.checks.add("pod-binding", self._binding.check, endpoints=("readyz",))
+        if self._signing is not None:
+            self.checks.add("certificate-issuing", self._issuing.check, endpoints=("readyz",))
         for resource in INFORMED:
             check = partial(self._check_informer, resource)
             self.checks.add(f"informer-{resource}", check, endpoints=("readyz",))
@@ -157,16 +218,48 @@ class Controller:
             await self._lead()
 
     async def _lead(self) -> None:
-        """One term: a monitor with an empty memory."""
-        self._monitor = Monitor(
-            self._client, self._options.settings, self.events, self.metrics, identity=self._identity
+        """One term: a monitor with an empty memory, which no defect beside it ends."""
+        changed = asyncio.Event()
+        self._monitor = monitor = Monitor(
+            self._client,
+            self._options.settings,
+            self.events,
+            self.metrics,
+            identity=self._identity,
+            changed=changed.set,
         )
         self._show_leading(1)
         try:
-            await self._monitor.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(monitor.run())
+                if self._signing is not None:
+                    work = partial(self._issue, monitor, self._signing)
+                    tasks.create_task(self._issuing.run(work))
+                if self._binds:
+                    await monitor.wait_synced()
+                    await self._binding.run(self._binder(monitor, changed).run)
         finally:
             self._monitor = None
             self._show_leading(0)
+
+    async def _issue(self, monitor: Monitor, settings: SigningSettings) -> None:
+        from orch.lifecycle.certificates.controller import CertificateController
+
+        def nodes() -> Mapping[str, Node]:
+            return monitor.cluster().nodes
+
+        await monitor.wait_synced()
+        await CertificateController(self._client, settings, nodes, now=clock.utc_now).run()
+
+    def _binder(self, monitor: Monitor, changed: asyncio.Event) -> Binder:
+        return Binder(
+            self._client,
+            self.bindings,
+            self.metrics.binding,
+            monitor.cluster,
+            changed=changed,
+            now=clock.utc_now,
+        )
 
     def _show_leading(self, leading: int) -> None:
         self.metrics.leader.set(leading)

@@ -10,6 +10,21 @@ from orch.lifecycle.decide import zones
 from orch.wire.records.core import Node
 
 
+class BindingMetrics:
+    """What binding pods to nodes comes to: nothing, unless it is asked for."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.attempts = registry.counter(
+            "orch_pod_binding_attempts_total",
+            "Tries to give a pod a node, by result: scheduled, unschedulable or error.",
+            ("result",),
+        )
+        self.pending = registry.gauge(
+            "orch_pod_binding_pending_pods",
+            "Pods that wait for this controller to give them a node.",
+        )
+
+
 class LifecycleMetrics:
     """`evictions` counts NoExecute taints put on nodes; the rest shows the last decision."""
 
@@ -40,9 +55,8 @@ class LifecycleMetrics:
             "node_collector_decision_duration_seconds",
             "Time from a tick to the end of its actions.",
         )
-        self.failures = make.gauge(
-            "node_collector_action_failures", "Actions that failed since this process leads."
-        )
+        self.failures = make.counter("node_collector_action_failures_total", "Actions that failed.")
+        self.binding = BindingMetrics(self.registry)
         self._size = make.gauge("node_collector_zone_size", "Nodes per zone.", ("zone",))
         self._unhealthy = make.gauge(
             "node_collector_unhealthy_nodes_in_zone",

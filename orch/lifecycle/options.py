@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -28,12 +28,18 @@ class Options:
     kubeconfig: str
     settings: Settings
     leader_elect: bool
+    bind_pods: bool
     bind_address: str
     secure_port: int
     port_file: Path | None
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_file: str
+    cluster_signing_cert_file: str
+    cluster_signing_key_file: str
+    cluster_signing_nodeagent_serving_cert_file: str
+    cluster_signing_nodeagent_serving_key_file: str
+    cluster_signing_duration: float
     logging_format: str
     log_level: str
     features: Features
@@ -44,12 +50,27 @@ class Options:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Settings that work, but probably not as intended."""
+        return tuple(self._doubts())
+
+    @property
+    def signing_files(self) -> tuple[str, ...]:
+        """Those of the authorities by which certificates are issued, as far as they are given."""
+        given = (
+            self.cluster_signing_cert_file,
+            self.cluster_signing_key_file,
+            self.cluster_signing_nodeagent_serving_cert_file,
+            self.cluster_signing_nodeagent_serving_key_file,
+        )
+        return tuple(path for path in given if path)
+
+    def _doubts(self) -> Iterator[str]:
         if self.settings.grace_s < 4 * RENEW_INTERVAL_S:
-            return (
+            yield (
                 f"--node-monitor-grace-period of {self.settings.grace_s:g} s is less than four "
-                f"times the {RENEW_INTERVAL_S:g} s in which agents renew: healthy nodes may flap",
+                f"times the {RENEW_INTERVAL_S:g} s in which agents renew: healthy nodes may flap"
             )
-        return ()
+        if self.bind_pods and not self.features.enabled("PodBinding"):
+            yield "--bind-pods does nothing: the feature gate PodBinding is off"
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -82,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     """All flags with their help texts."""
     flags = Parser(
         prog=PROGRAM,
-        description="Judges nodes by their heartbeats: conditions, taints, eviction, cleanup.",
+        description="Judges nodes by their heartbeats, and on demand binds pods to them.",
         allow_abbrev=False,
     )
     program_flags.add_version_flags(flags, PROGRAM)
@@ -95,7 +116,16 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="decide only as leader (true) or always (false)",
     )
+    flags.add_argument(
+        "--bind-pods",
+        type=program_flags.boolean,
+        nargs="?",
+        const=True,
+        default=False,
+        help="give pods of the default scheduler a node; not beside another such scheduler",
+    )
     _judging(flags.add_argument_group("judging nodes"))
+    _signing(flags.add_argument_group("issuing certificates"))
     _serving(flags.add_argument_group("serving /healthz, /livez, /readyz, /metrics"))
     flags.add_argument("--logging-format", choices=("text", "json"), default="text")
     flags.add_argument("--log-level", default="info", help="debug, info, warning or error")
@@ -137,6 +167,26 @@ def _judging(flags: argparse._ArgumentGroup) -> None:
     )
 
 
+def _signing(flags: argparse._ArgumentGroup) -> None:
+    flags.add_argument(
+        "--cluster-signing-cert-file", default="", metavar="PEM",
+        help="CA that signs certificates of nodes and other clients; without it none are issued",
+    )  # fmt: skip
+    flags.add_argument("--cluster-signing-key-file", default="", metavar="PEM", help="its key")
+    flags.add_argument(
+        "--cluster-signing-nodeagent-serving-cert-file", default="", metavar="PEM",
+        help="another CA for the certificates that node agents serve with: one that nobody"
+        " trusts for the API server",
+    )  # fmt: skip
+    flags.add_argument(
+        "--cluster-signing-nodeagent-serving-key-file", default="", metavar="PEM", help="its key"
+    )
+    flags.add_argument(
+        "--cluster-signing-duration", type=program_flags.duration, default=8760 * 3600.0,
+        metavar="DURATION", help="how long certificates last, unless less is asked for",
+    )  # fmt: skip
+
+
 def _serving(flags: argparse._ArgumentGroup) -> None:
     flags.add_argument("--bind-address", default="127.0.0.1")
     flags.add_argument("--secure-port", type=int, default=DEFAULT_PORT, help="0 picks a free one")
@@ -164,5 +214,15 @@ def _check_settings(settings: Settings) -> None:
 def _check_serving(values: argparse.Namespace) -> None:
     if bool(values.tls_cert_file) != bool(values.tls_private_key_file):
         raise SetupError("--tls-cert-file and --tls-private-key-file belong together: give both")
+    for pair in ("cluster_signing", "cluster_signing_nodeagent_serving"):
+        if bool(getattr(values, f"{pair}_cert_file")) != bool(getattr(values, f"{pair}_key_file")):
+            flag = f"--{pair.replace('_', '-')}"
+            raise SetupError(f"{flag}-cert-file and {flag}-key-file belong together: give both")
+    if values.cluster_signing_nodeagent_serving_cert_file and not values.cluster_signing_cert_file:
+        raise SetupError(
+            "--cluster-signing-nodeagent-serving-cert-file needs --cluster-signing-cert-file, too"
+        )
+    if values.cluster_signing_duration < 600:
+        raise SetupError("--cluster-signing-duration must be at least 10m")
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")

@@ -58,7 +58,7 @@ class AuditFlags:
 class Flags:
     """`None` where a flag was not given."""
 
-    bind_address: str
+    bind_addresses: Sequence[str]
     secure_port: int
     port_file: Path | None
     max_connections: int
@@ -84,8 +84,8 @@ class Flags:
 
 def parse(argv: Sequence[str]) -> Flags:
     """SetupError for combinations that cannot work; SystemExit 2 for wrong usage."""
-    parser = _parser()
-    values = parser.parse_args(argv)
+    flags = parser()
+    values = flags.parse_args(argv)
     if bool(values.nodeagent_client_certificate) != bool(values.nodeagent_client_key):
         raise SetupError(
             "--nodeagent-client-certificate and --nodeagent-client-key belong together: give both"
@@ -93,7 +93,7 @@ def parse(argv: Sequence[str]) -> Flags:
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
     return Flags(
-        bind_address=values.bind_address,
+        bind_addresses=_addresses(values.bind_address),
         secure_port=values.secure_port,
         port_file=values.port_file,
         max_connections=values.max_connections,
@@ -118,35 +118,48 @@ def parse(argv: Sequence[str]) -> Flags:
         features=program_flags.features_of(values),
         emulated_version=values.emulated_version,
         metric_policy=program_flags.policy_of(values),
-        shown=zpages.flags_of(parser, values),
+        shown=zpages.flags_of(flags, values),
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+def _addresses(text: str) -> Sequence[str]:
+    addresses = text.split(",")
+    if not all(addresses):  # an empty one would be every address of the machine
+        raise SetupError(f"--bind-address={text}: an address is empty")
+    return addresses
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags with their help texts."""
+    flags = Parser(
         prog="orch-apiserver",
         description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
         allow_abbrev=False,
     )
-    program_flags.add_version_flags(parser, "orch-apiserver")
-    _serving_flags(parser.add_argument_group("serving"))
-    authn_flags.add_to(parser.add_argument_group("authentication and authorization"))
-    storage_flags.add_to(parser.add_argument_group("storage"))
-    _limit_flags(parser.add_argument_group("limits"))
-    _audit_flags(parser.add_argument_group("audit"))
-    _admission_flags(parser.add_argument_group("admission"))
-    _proxy_flags(parser.add_argument_group("node proxy"))
-    _logging_flags(parser.add_argument_group("logging"))
-    program_flags.add_feature_flags(parser)
-    program_flags.add_metric_flags(parser)
-    return parser
+    program_flags.add_version_flags(flags, "orch-apiserver")
+    _serving_flags(flags.add_argument_group("serving"))
+    authn_flags.add_to(flags.add_argument_group("authentication and authorization"))
+    storage_flags.add_to(flags.add_argument_group("storage"))
+    _limit_flags(flags.add_argument_group("limits"))
+    _audit_flags(flags.add_argument_group("audit"))
+    _admission_flags(flags.add_argument_group("admission"))
+    _proxy_flags(flags.add_argument_group("node proxy"))
+    _logging_flags(flags.add_argument_group("logging"))
+    program_flags.add_feature_flags(flags)
+    program_flags.add_metric_flags(flags)
+    return flags
 
 
 _Group = argparse._ArgumentGroup
 
 
 def _serving_flags(group: _Group) -> None:
-    group.add_argument("--bind-address", default="0.0.0.0", help="address to listen on")  # noqa: S104
+    group.add_argument(
+        "--bind-address",
+        default="0.0.0.0",  # noqa: S104
+        metavar="ADDRESS,…",
+        help="address to listen on, or several",
+    )
     group.add_argument(
         "--secure-port", type=int, default=APISERVER_PORT, help="HTTPS port; 0 picks a free one"
     )

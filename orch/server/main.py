@@ -38,6 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if list(given[:1]) == ["hash-password"]:
         return _hash_password()
+    if list(given[:1]) == ["init"]:
+        from orch.server import authority  # with cryptography
+
+        return authority.run(given[1:])
     try:
         flags = server_flags.parse(given)
         logs.configure(
@@ -73,7 +77,7 @@ async def run(flags: Flags, stop: Stop) -> None:
     server = await asyncio.to_thread(Server, flags)  # it reads certificates
     http = httpd.HttpServer(
         server.app,
-        host=flags.bind_address,
+        host=flags.bind_addresses,
         port=flags.secure_port,
         ssl_context=context,
         name=NAME,
@@ -88,7 +92,8 @@ async def run(flags: Flags, stop: Stop) -> None:
         port = await http.start()
         await asyncio.to_thread(process_files.write_port, flags.port_file, port)
         daemon.freeze_gc()
-        log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
+        addresses = ", ".join(f"https://{address}:{port}" for address in flags.bind_addresses)
+        log.info("%s %s serves on %s", NAME, VERSION, addresses)
         notifier.ready()
         loops = [*server.loops(), certificates, *_watchdog(notifier, watchdog_s)]
         await daemon.supervise(stop, {loop.name: loop.run() for loop in loops})

@@ -16,14 +16,16 @@ from prometheus_client import Counter, Gauge, Histogram
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import MetricPolicy
 from orch.component.http.slow_clients import SlowClients
+from orch.component.process.log import request_id
 from orch.server.admission.pod_security.guard import Asked
 from orch.server.admission.pod_security.levels import LATEST, PRIVILEGED, LevelVersion
+from orch.server.asking import Unanswered
 from orch.server.objects.document import Admission, Document, ObjectTarget, prefix_of
 from orch.server.pressure import MemoryPressure
 from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Storage
-from orch.server.strategy.table import find_strategy
-from orch.wire.records.kinds import RESOURCES, Resource
+from orch.server.strategy.table import ServedKinds
+from orch.wire.records.kinds import Resource
 
 _OBJECTS_HELP = (
     "Number of stored objects at the time of last check split by kind. In case of a fetching error,"
@@ -46,6 +48,7 @@ class StorageMetrics:
             ("resource",),
             deprecated="1.34.0",
         )
+        self._shown: set[tuple[str, str, str]] = set()  # kinds that are on the page
         self._size: Gauge = registry.gauge(
             "apiserver_storage_size_bytes",
             "Size of the storage database file physically allocated in bytes.",
@@ -72,24 +75,27 @@ class StorageMetrics:
         if failed:
             self._etcd_errors.labels(operation).inc()
 
-    def observe(self, storage: Storage, *, can_list: bool) -> None:
+    def observe(self, storage: Storage, kinds: ServedKinds, *, can_list: bool) -> None:
         """Set the counts of stored objects; call it on the loop's thread, before rendering.
 
         They are -1 where a list would fail. The size is read by the thread that renders, since it
         accesses the file system.
         """
-        for resource in filter(lambda r: r.is_stored, RESOURCES):
+        resources = [strategy.resource for strategy in kinds.stored]
+        for gone in self._shown - {(r.group, r.plural, r.qualified) for r in resources}:
+            self._objects.remove(*gone[:2])
+            self._objects_by_old_name.remove(gone[2])
+        self._shown = {(r.group, r.plural, r.qualified) for r in resources}
+        for resource in resources:
             count = len(storage.list(prefix_of(resource)).items) if can_list else -1
             self._objects.labels(resource.group, resource.plural).set(count)
-            self._objects_by_old_name.labels(
-                f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-            ).set(count)
+            self._objects_by_old_name.labels(resource.qualified).set(count)
         self._size.set_function(storage.size_bytes)
 
 
 _VERBS = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT",
-    "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+    "patch": "PATCH", "apply": "APPLY", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
     "post": "POST", "put": "PUT", "head": "HEAD", "options": "OPTIONS",
 }  # fmt: skip
 _BUCKETS = (
@@ -98,6 +104,7 @@ _BUCKETS = (
 )  # fmt: skip
 _SIZE_BUCKETS = tuple(float(10**n) for n in range(3, 10))
 _SIZED = ("get", "list")
+_NOT_HANDLED = (401, 403, 429)
 _KINDS_MAX = 2048  # label sets to cache: callers can send anything
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
@@ -145,7 +152,11 @@ class PodSecurityMetrics:
 
 _ADMISSION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _AUTHENTICATION = ("authentication", "authentication_attempts", ("success", "failure", "error"))
-_AUTHORIZATION = ("authorization", "authorization_attempts_total", ("allowed", "no-opinion"))
+_AUTHORIZATION = (
+    "authorization",
+    "authorization_attempts_total",
+    ("allowed", "denied", "no-opinion"),
+)
 _ATTEMPT_BUCKETS = tuple(0.001 * 2**step for step in range(15))
 
 
@@ -213,15 +224,22 @@ class _Timed:
             for step in self._steps:
                 step.check(target, new, old)
             rejected = "false"
+        except Unanswered:
+            rejected = ""  # it will be checked again
+            raise
         finally:
-            labels = (*self._name, operation, rejected, "validate")
-            self._histogram.labels(*labels).observe(time.perf_counter() - began_s)
+            if rejected:
+                labels = (*self._name, operation, rejected, "validate")
+                self._histogram.labels(*labels).observe(time.perf_counter() - began_s)
 
 
 class ServerMetrics:
     """One page; other parts add their metrics to `registry`."""
 
-    def __init__(self, policy: MetricPolicy | None = None) -> None:
+    def __init__(
+        self, policy: MetricPolicy | None = None, kinds: ServedKinds | None = None
+    ) -> None:
+        self._kinds = kinds or ServedKinds()
         self.registry = Registry(policy)
         self.registry.add_process_metrics()
         self._total: Counter = self.registry.counter(
@@ -261,6 +279,12 @@ class ServerMetrics:
             "Number of events sent in watch clients.",
             ("group", "version", "resource"),
         )
+        self._deprecated: Gauge = self.registry.gauge(
+            "apiserver_requested_deprecated_apis",
+            "Gauge of deprecated APIs that have been requested, broken out by API group, version,"
+            " resource, subresource, and removed_release.",
+            ("group", "version", "resource", "subresource", "removed_release"),
+        )
         self.audit_events: Counter = self.registry.counter(
             "apiserver_audit_event_total", "Counter of audit events generated."
         )
@@ -289,21 +313,23 @@ class ServerMetrics:
                 "Memory at 80 percent of which the server begins to refuse requests.",
                 lambda: pressure.limit_bytes,
             ),
-            "apiserver_memory_refused_requests": (
-                "Requests refused because memory was short, since the start.",
-                lambda: pressure.refused,
-            ),
             "apiserver_unread_answer_bytes": (
                 "Bytes that wait for clients which do not take their answers.",
                 lambda: slow.waiting_bytes,
             ),
-            "apiserver_slow_clients_cut": (
-                "Connections cut because their client did not take its answer, since the start.",
-                lambda: slow.cut,
-            ),
         }
         for name, (text, read) in shown.items():
             self.registry.gauge(name, text).set_function(read)
+        self.registry.counter_of(
+            "apiserver_memory_refused_requests_total",
+            "Requests refused because memory was short.",
+            lambda: pressure.refused,
+        )
+        self.registry.counter_of(
+            "apiserver_slow_clients_cut_total",
+            "Connections cut because their client did not take its answer.",
+            lambda: slow.cut,
+        )
 
     def observe(
         self,
@@ -317,19 +343,22 @@ class ServerMetrics:
         """Count an answered request; `size` is that of its body in bytes, None for a stream."""
         total, duration, sizes = self._children(
             (info.verb, info.group, info.version, info.resource, info.subresource),
-            _scope_of(info), code, dry_run, info.is_long_running,
+            _scope_of(info), code, dry_run, info.is_long_running, self._kinds.changes,
         )  # fmt: skip
         total.inc()
         if duration is not None:
-            duration.observe(seconds)
+            duration.observe(seconds, {"request_id": request_id.get()})  # leads to the log
         if sizes is not None and size is not None:
             sizes.observe(size)
 
     def _make_children(
-        self, asked: _Asked, scope: str, code: int, dry_run: bool, long_running: bool, /
+        self, asked: _Asked, scope: str, code: int, dry_run: bool, long_running: bool, _: int, /
     ) -> tuple[Counter, Histogram | None, Histogram | None]:
         """The counter, duration and size of one kind of request."""
-        labels = _labels(asked, scope)
+        labels = _labels(asked, scope, self._kinds)
+        strategy = self._kinds.find(*asked[1:4])
+        if strategy is not None and strategy.deprecation and code not in _NOT_HANDLED:
+            self._deprecated.labels(*labels[1:5], "").set(1)
         dry = "All" if dry_run else ""
         sized = asked[0] in _SIZED and not long_running
         return (
@@ -343,22 +372,22 @@ class ServerMetrics:
         return self._watch_events.labels(info.group, info.version, info.resource)
 
     def long_running(self, info: RequestInfo) -> Gauge:
-        return self._longrunning.labels(*request_labels(info))
+        return self._longrunning.labels(*request_labels(info, self._kinds))
 
 
-def request_labels(info: RequestInfo) -> Labels:
+def request_labels(info: RequestInfo, kinds: ServedKinds) -> Labels:
     """The labels of a request; everything that is not served shares one set."""
     asked = (info.verb, info.group, info.version, info.resource, info.subresource)
-    return _labels(asked, _scope_of(info))
+    return _labels(asked, _scope_of(info), kinds)
 
 
 def _scope_of(info: RequestInfo) -> str:
     return "resource" if info.name else "namespace" if info.namespace else "cluster"
 
 
-def _labels(asked: _Asked, scope: str) -> Labels:
+def _labels(asked: _Asked, scope: str, kinds: ServedKinds) -> Labels:
     verb = _VERBS.get(asked[0], "OTHER")
-    strategy = find_strategy(*asked[1:4])
+    strategy = kinds.find(*asked[1:4])
     if strategy is None:
         return (verb, "", "", "", "", "", "apiserver")
     resource = strategy.resource

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -18,6 +19,7 @@ from aiohttp.typedefs import Handler, Middleware
 from orch.component.http import httpd
 from orch.component.http.fast_path import Deadlines
 from orch.component.http.sliced_response import size_of
+from orch.server.asking import Unanswered, answered
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail
 from orch.server.authn import impersonation
@@ -25,11 +27,11 @@ from orch.server.authn.credentials import ANONYMOUS
 from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
 from orch.server.flow.control import FlowControl
-from orch.server.handlers.call import IDENTITY, INFO
+from orch.server.handlers.call import IDENTITY, INFO, NOTES, warning_headers
 from orch.server.handlers.watch_stream import COUNT_SENT
 from orch.server.metrics import Attempts, ServerMetrics
 from orch.server.pressure import MemoryPressure
-from orch.server.request import aliases
+from orch.server.request import aliases, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError, bad_request, unauthorized
 from orch.wire.records.authentication import Identity
@@ -77,13 +79,17 @@ class RequestFilter:
                 response = httpd.answer_error(
                     request, aliases.refusal_as_asked(error, info), httpd.render_status
                 )
+                if NOTES in request:
+                    for warning in warning_headers(request[NOTES].warnings):
+                        response.headers.add("Warning", warning)
             code = response.status
             if code == 401 and self.challenge:
                 response.headers.setdefault("WWW-Authenticate", self.challenge)
             return response
         finally:
+            applies = info.verb == "patch" and request.content_type == media.APPLY_PATCH
             self.metrics.observe(
-                info,
+                replace(info, verb="apply") if applies else info,
                 dry_run="dryRun" in request.query,
                 code=code,
                 seconds=loop.time() - started_s,
@@ -112,12 +118,15 @@ class RequestFilter:
                     failure = None  # its traceback holds this frame
             identity = caller
             if _asks_to_impersonate(request.headers):
-                identity = impersonation.impersonate(caller, request.headers, self.authorizer)
+                identity = await self._acting(caller, request)
                 if trail is not None:
                     trail.impersonated(identity)
             if not seat.is_upper:
                 self.pressure.refuse(info)
-            self._authorize(identity, info, trail)
+            try:
+                self._authorize(identity, info, trail)
+            except Unanswered as missing:
+                await answered(partial(self._authorize, identity, info, trail), missing)
             request[INFO] = info
             request[IDENTITY] = identity
             await seat.prepare(request)
@@ -129,6 +138,13 @@ class RequestFilter:
                 if trail is not None:
                     trail.panicked = True
                 raise
+
+    async def _acting(self, caller: Identity, request: web.Request) -> Identity:
+        act = partial(impersonation.impersonate, caller, request.headers, self.authorizer)
+        try:
+            return act()
+        except Unanswered as missing:
+            return await answered(act, missing)
 
     def _count_authentication(
         self, caller: Identity | None, failure: Exception | None, began_s: float
@@ -163,7 +179,7 @@ class RequestFilter:
             decision = NO_OPINION
         else:
             decision = self.authorizer.decide(identity, info)
-        result = "allowed" if decision.allowed else "no-opinion"
+        result = "allowed" if decision.allowed else "denied" if decision.denied else "no-opinion"
         _observe(self.metrics.authorizations[result], began_s)
         if trail is not None:
             trail.decided(allowed=decision.allowed, reason=decision.reason)

@@ -1,14 +1,12 @@
 """The server as one object: its parts built, connected, opened and closed in order.
 
 Knows flags but neither sockets nor signals, so that tests run the same server behind a listener of
-their own. The application has one filter before everything; resources are routed by their
-attributes, everything else by path.
+their own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,33 +17,30 @@ from orch.component import tls as component_tls
 from orch.component.diagnostics.framework_metrics import CertificateMetrics, FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics, check_log
 from orch.component.diagnostics.zpages import ZPages, configz
-from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
+from orch.component.http.fast_path import Deadlines
 from orch.component.http.slow_clients import SlowClients
 from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic
 from orch.component.process.memory import ProcessMemory
 from orch.component.tls import TlsRenewal
-from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server import admission_steps, application
 from orch.server.admission.pod_security.guard import PodSecurity
-from orch.server.admission.priority import Priorities
-from orch.server.admission.role_guard import RoleGuard
-from orch.server.admission.service_accounts import ServiceAccounts
 from orch.server.admission_configuration import read_settings
-from orch.server.audit import trail
-from orch.server.audit.log import AuditLog
-from orch.server.audit.policy import read_policy
-from orch.server.audit.trail import Auditor
+from orch.server.audit.trail import auditor_of
 from orch.server.authn.credentials import Credentials
-from orch.server.authz.authorizer import Authorizer, NodeAuthorizer, chain_of
+from orch.server.authz.authorizer import NodeAuthorizer
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
-from orch.server.controllers import event_ttl, namespaces
+from orch.server.controllers import bootstrap_tokens, event_ttl, namespaces
+from orch.server.controllers.furnishing import Furnishing
 from orch.server.controllers.garbage_collector import GarbageCollector
 from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.controllers.roles import Roles
+from orch.server.customresources import scaling
+from orch.server.customresources.serving import CustomKinds
 from orch.server.discovery import nonresource
-from orch.server.discovery.discovery import Discovery
-from orch.server.flags import AuditFlags, Flags
+from orch.server.discovery.published import Published
+from orch.server.flags import Flags
 from orch.server.flow.control import FlowControl
 from orch.server.flow.levels import Limits
 from orch.server.flow.metrics import FlowMetrics
@@ -54,52 +49,32 @@ from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
 from orch.server.metrics import PodSecurityMetrics, ServerMetrics
 from orch.server.nodes import usage_pages
+from orch.server.nodes.agent_streams import AgentStreams
 from orch.server.nodes.pod_logs import PodLogs
+from orch.server.nodes.pod_streams import PodStreams
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Backend
 from orch.server.objects.charging import Charging
-from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
+from orch.server.objects.document import decode, key_of
 from orch.server.objects.informer import StorageInformer, SyncCheck
 from orch.server.objects.selection import selectable
 from orch.server.pressure import MemoryPressure
-from orch.server.request import aliases, bodies
+from orch.server.request import aliases
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
 from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
+from orch.server.strategy.base import text_at
+from orch.server.strategy.table import ServedKinds
+from orch.server.webhooks.admission import AdmissionWebhooks
+from orch.server.webhooks.authentication import TokenWebhook
+from orch.server.webhooks.authorization_configuration import Authorization
+from orch.server.webhooks.metrics import AdmissionWebhookMetrics
 from orch.wire.errors import ApiError
-from orch.wire.records.kinds import NAMESPACES, NODES, PODS, RESOURCES, SERVICE_ACCOUNTS, Resource
-
-
-def build(
-    request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
-) -> web.Application:
-    """`others` are the routes beside resources; they take precedence."""
-    app = web.Application(
-        middlewares=[request_filter.middleware()], client_max_size=bodies.MAX_BYTES
-    )
-    if request_filter.auditor is not None:
-        app.on_response_prepare.append(trail.on_prepare)
-
-    app.router.add_routes(others)
-    # Groups first: the router finds the longest known prefix of a path soonest.
-    groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
-    routes = [
-        app.router.add_route("*", f"{root}/{{path:.+}}", handlers.handle)
-        for root in (*groups, "/api", "/apis")
-    ]
-    prefixes = tuple(f"{root}/" for root in groups if not _has_others(f"{root}/", others))
-    app[SHORTCUT] = Shortcut(prefixes, routes[0])
-    return app
-
-
-def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
-    """Whether another route lies below the prefix, not just at it."""
-    return any(other.path.startswith(prefix) and other.path != prefix for other in others)
-
+from orch.wire.records.kinds import PODS, SIGNING_REQUESTS
 
 NAME = "orch-apiserver"
 _HISTORY_BYTES_UNDER_PRESSURE = 8 * 1024 * 1024
@@ -112,7 +87,8 @@ class Server:
         self._flags = flags
         self._opened = False
         self._stopping = False
-        self._metrics = ServerMetrics(flags.metric_policy)
+        self._kinds = ServedKinds()
+        self._metrics = ServerMetrics(flags.metric_policy, self._kinds)
         self._metrics.registry.register(
             FrameworkMetrics(flags.features, emulated=flags.emulated_version)
         )
@@ -120,14 +96,24 @@ class Server:
         index = RbacIndex()
         graph = NodeGraph()
         nodes = NodeAuthorizer(self._node_of_pod, graph)
-        self.authorizer = chain_of(flags.auth.modes, nodes, index)
+        self._authorization = Authorization(
+            flags.auth, self._metrics.registry, nodes, index, self._asker
+        )
+        self.authorizer = self._authorization.chain
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         charging = Charging(self.storage, flags.storage.bounds)
-        backend = _backend(self.storage, self.authorizer, index, self._pod_security())
-        timed = self._metrics.admission.timed
-        admission = {kind: (timed(steps),) for kind, steps in backend.admission.items() if steps}
-        self._backend = replace(backend, charge=charging.charged, admission=admission)
+        self._furnishing = Furnishing(flags.auth.root_ca_file)
+        self._webhooks = AdmissionWebhooks(
+            self.storage,
+            AdmissionWebhookMetrics(self._metrics.registry),
+            partial(admission_steps.labels_of, self.storage),
+        )
+        self._backend = self._make_backend(index, charging)
+        first = flags.auth.bootstrap_token_file
+        self._first_token = bootstrap_tokens.read_first(first) if first else None
         self._quotas = QuotaUsage(self.storage, charging)
+        shared, upstream = bool(flags.storage.servers), flags.serve_upstream_aliases
+        self._custom = CustomKinds(self._backend, is_shared=shared, upstream=upstream)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
         limits = Limits(flags.limits.seats, flags.limits.timeout_s, flags.max_connections)
@@ -137,10 +123,15 @@ class Server:
         memory = flags.limits.memory_bytes
         self.pressure = MemoryPressure(ProcessMemory(), memory, self._relieve_memory)
         self._metrics.add_memory(self.pressure, self.slow_clients)
-        self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
+        audit = flags.audit
+        self._auditor, self._audit_log = auditor_of(
+            audit.policy_file, audit.log_path, audit.rotation, self._metrics
+        )
         self._slis = SliMetrics()
         self._health = self._health_checks()
-        self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
+        self._token_webhook = TokenWebhook.of(flags.auth)
+        remote = None if self._token_webhook is None else self._token_webhook.holder
+        self._credentials = Credentials(flags.auth, self.storage, self._backend.now, remote)
         tls = flags.agent_tls
         files = tls.files()
         self._proxy = NodeProxy(
@@ -149,7 +140,22 @@ class Server:
         self._renewal = tls.renewal(self._proxy, files)
         self._collector = GarbageCollector(self._backend, upstream=flags.serve_upstream_aliases)
         self._usage = UsagePages(self._backend, self._proxy)
+        self._streams = AgentStreams(self._proxy)
         self.app = self._application()
+
+    def _make_backend(self, index: RbacIndex, charging: Charging) -> Backend:
+        tokens = self._flags.auth.gives_pods_tokens
+        steps = admission_steps.steps(self.storage, self.authorizer, index, tokens=tokens)
+        backend = admission_steps.backend(self.storage, (*steps, self._pod_security()))
+        timed = self._metrics.admission.timed
+        return replace(
+            backend,
+            kinds=self._kinds,
+            before_creation=self._furnishing.before_creation,
+            charge=charging.charged,
+            admission={kind: (timed(own),) for kind, own in backend.admission.items() if own},
+            webhooks=self._webhooks,
+        )
 
     async def open(self) -> None:
         """Load storage and create the initial objects; SetupError when storage cannot be used."""
@@ -158,8 +164,13 @@ class Server:
         try:
             await self.storage.open()
             await namespaces.make_initial_objects(self._backend)
+            if self._first_token is not None:
+                await bootstrap_tokens.make_first(self._backend, *self._first_token)
+            await self._custom.open()
             await self._roles.open()
             self._pods.load()
+            for informer in self._webhooks.informers:
+                informer.load()
             self._quotas.informer.load()
             await self.storage_health.look()
         except (StorageFailed, ApiError) as error:
@@ -168,10 +179,13 @@ class Server:
 
     def informers(self) -> list[Loop]:
         """The loops that follow storage; without them authorization is out of date."""
-        return [*self._informers(), self._roles.aggregation]
+        return [*self._informers(), self._roles.aggregation, self._custom.loop]
 
     def _informers(self) -> list[StorageInformer]:
-        return [self._pods, self._quotas.informer, *self._roles.informers]
+        return [
+            self._pods, self._quotas.informer, self._custom.informer,
+            *self._webhooks.informers, *self._roles.informers,
+        ]  # fmt: skip
 
     def loops(self) -> list[Loop]:
         """Everything that runs beside the requests."""
@@ -191,7 +205,7 @@ class Server:
             self._quotas.loop,
             Periodic(
                 "service accounts",
-                partial(namespaces.make_default_accounts, self._backend),
+                partial(self._furnishing.step, self._backend),
                 interval_s=namespaces.INTERVAL_S,
             ),
             Periodic(
@@ -199,6 +213,12 @@ class Server:
                 partial(event_ttl.expire_events, self._backend),
                 interval_s=event_ttl.INTERVAL_S,
                 jitter=0.1,
+            ),
+            *self._authorization.loops(),
+            Periodic(
+                "bootstrap tokens",
+                partial(bootstrap_tokens.expire_tokens, self._backend),
+                interval_s=bootstrap_tokens.INTERVAL_S,
             ),
             *self._certificates(),
             *self._upkeep(),
@@ -231,14 +251,19 @@ class Server:
         return [Periodic("storage", self.storage.maintain, interval_s=interval_s)]
 
     async def wind_down(self) -> None:
-        """Fail readiness, wait for the shutdown delay, end watches and proxied requests."""
+        """Fail readiness, wait for the shutdown delay, end watches, streams, proxied requests."""
         self._stopping = True
         await asyncio.sleep(self._flags.shutdown_delay_s)
         self.storage.end_watches()
+        await self._streams.close()
         await self._proxy.close()
 
     async def close(self) -> None:
         await self._proxy.close()
+        await self._webhooks.close()
+        await self._authorization.close()
+        if self._token_webhook is not None:
+            await self._token_webhook.close()
         await self.storage.close()
         if self._audit_log is not None:
             await asyncio.to_thread(self._audit_log.close)
@@ -257,30 +282,32 @@ class Server:
             open_paths=self._credentials.open_paths,
             challenge=self._credentials.challenge,
         )
-        address = f"{self._flags.bind_address}:{self._flags.secure_port}"
+        address = f"{self._flags.bind_addresses[0]}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
         own = aliases.OWN_GROUPS if upstream else ()
-        discovery = Discovery(resources, address, unlisted=own)
-        others = nonresource.routes(
-            resources, discovery, self._health, self._slis, self._metrics_page
-        )
+        published = Published(self._kinds, resources, address, own)
+        others = nonresource.routes(published, self._health, self._slis, self._metrics_page)
         others += self._usage.routes() if upstream else []
         others += nonresource.openid_routes(self._credentials.accounts)
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
         others.append(configz("apiserverconfig", self._configuration))
-        others.append(nonresource.index(others, discovery))
+        others.append(nonresource.index(others, published))
         who = self._credentials
         reviews = Reviews(self.authorizer, who.tokens.review, self._backend.now)
-        issuing = TokenRequests(self._backend, who.accounts, self._flags.auth.audiences)
+        issuing = TokenRequests(
+            self._backend, who.accounts, self._flags.auth.audiences, self.authorizer
+        )
         connectors = {
-            ("nodes", "proxy"): self._proxy.handle,
+            ("nodes", "proxy"): self._streams.handle,
             ("pods", "log"): PodLogs(self._backend, self._proxy).handle,
+            **PodStreams(self._backend, self._streams).handlers(),
             ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors, self._deleted)
-        return build(request_filter, handlers, others)
+        scale = scaling.handlers(self._backend)
+        handlers = ResourceHandlers(self._backend, connectors, self._deleted, scale)
+        return application.build(request_filter, handlers, others)
 
     def _deleted(self) -> None:
         self._collector.loop.wake()
@@ -290,7 +317,7 @@ class Server:
         newest = self._flags.emulated_version.minor
         return PodSecurity(
             read_settings(self._flags.admission_file),
-            partial(_labels_of, self.storage),
+            partial(admission_steps.labels_of, self.storage),
             partial(namespaces.survey_pods, self.storage),
             PodSecurityMetrics(self._metrics.registry, newest),
             newest,
@@ -328,53 +355,15 @@ class Server:
             return None
         return selectable(pods.STRATEGY, stored).fields["spec.nodeName"]
 
+    def _asker(self, request: str) -> str:
+        stored = self.storage.get(key_of(SIGNING_REQUESTS, "", request))
+        return "" if stored is None else text_at(stored.once("document", decode), "spec.username")
+
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
         """Rendered on a thread: the page reads files of /proc."""
-        self._metrics.storage.observe(self.storage, can_list=self.storage_health.can_list)
+        can_list = self.storage_health.can_list
+        self._metrics.storage.observe(self.storage, self._kinds, can_list=can_list)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
-
-
-def _backend(
-    storage: Storage, authorizer: Authorizer, index: RbacIndex, pod_security: PodSecurity
-) -> Backend:
-    """Storage behind the steps of admission."""
-    restriction = NodeRestriction(partial(_uid_of_node, storage))
-    steps: tuple[Admission, ...] = (
-        ServiceAccounts(partial(_account, storage)),
-        Priorities(partial(_documents, storage)),
-        CreationGuard(authorizer),
-        restriction,
-        RoleGuard(authorizer, index),
-        pod_security,
-    )
-    admission = {
-        resource.plural: tuple(step for step in steps if step.judges(resource))
-        for resource in RESOURCES
-    }
-    return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
-
-
-def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Document]:
-    """Not to be changed."""
-    listed = storage.list(prefix_of(resource, namespace)).items
-    return [stored.once("document", decode) for stored in listed]
-
-
-def _uid_of_node(storage: Storage, name: str) -> str:
-    stored = storage.get(key_of(NODES, "", name))
-    return "" if stored is None else str(decode(stored)["metadata"]["uid"])
-
-
-def _account(storage: Storage, namespace: str, name: str) -> Document | None:
-    """Empty where the namespace is missing, which is refused as such, later."""
-    if (stored := storage.get(key_of(SERVICE_ACCOUNTS, namespace, name))) is not None:
-        return decode(stored)
-    return None if storage.get(key_of(NAMESPACES, "", namespace)) is not None else {}
-
-
-def _labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:
-    stored = storage.get(key_of(NAMESPACES, "", namespace))
-    return None if stored is None else decode(stored)["metadata"].get("labels") or {}
 
 
 def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
@@ -382,13 +371,3 @@ def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
         graph.drop(key)
     else:
         graph.put(key, decode(stored))
-
-
-def _auditor(flags: AuditFlags, metrics: ServerMetrics) -> tuple[Auditor | None, AuditLog | None]:
-    """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
-    if flags.log_path is None or flags.policy_file is None:
-        return None, None
-    failed = metrics.audit_errors.labels("log")
-    written = AuditLog(flags.log_path, flags.rotation, failed.inc)
-    policy = read_policy(flags.policy_file)
-    return Auditor(policy, written.write, metrics), written

@@ -63,7 +63,7 @@ async def aside_of(read: Callable[[], Awaitable[Data]], work: Callable[[Data], R
 
 async def as_json(body: bytes, content_type: str) -> tuple[bytes, str]:
     """A YAML body as JSON, and its new content type; others as they are."""
-    if not bodies.is_yaml(content_type):
+    if not bodies.is_yaml(content_type, body):
         return body, content_type
     return await aside(partial(bodies.json_of, body)), media.JSON
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import socket
 import sys
 from collections.abc import Sequence
@@ -22,12 +23,13 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the daemons listen on loopback; none is 0."""
+    """Where the daemons listen on loopback, none is 0; the API server also at `host_address`."""
 
     apiserver: int
     nodeagent: int
     healthz: int
     controller: int
+    host_address: str = ""  # of the machine in the pods' network
 
     @classmethod
     def choose(cls, *, apiserver: int, nodeagent: int, healthz: int) -> Ports:
@@ -76,7 +78,7 @@ def apiserver(
     """`more` are further flags of the API server."""
     return _program(
         "orch-apiserver",
-        "--bind-address=127.0.0.1",
+        f"--bind-address={_HOST}{ports.host_address and ',' + ports.host_address}",
         f"--secure-port={ports.apiserver}",
         f"--data-dir={layout.store}",
         f"--client-ca-file={certificates.ca_file}",
@@ -86,6 +88,7 @@ def apiserver(
         f"--nodeagent-client-certificate={certificates.proxy.cert_file}",
         f"--nodeagent-client-key={certificates.proxy.key_file}",
         f"--service-account-signing-key-file={certificates.service_account.key_file}",
+        f"--root-ca-file={certificates.ca_file}",
         "--node-proxy-allow-loopback",
         *more,
     )
@@ -100,6 +103,7 @@ def apiserver_flags(etcd_servers: str, *, upstream_aliases: bool) -> list[str]:
 def controller_manager(layout: Layout, ports: Ports, certificates: Certificates) -> Command:
     return _program(
         "orch-controller-manager",
+        "--bind-pods",
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         f"--secure-port={ports.controller}",
         f"--client-ca-file={certificates.ca_file}",
@@ -133,5 +137,7 @@ def nodeagent(
 
 
 def _program(name: str, *arguments: str) -> Command:
-    """A program of this installation, which is beside the interpreter that runs orch-up."""
-    return (str(Path(sys.executable).with_name(name)), *arguments)
+    """A program beside the interpreter that runs orch-up; else, of another package, in PATH."""
+    beside = Path(sys.executable).with_name(name)
+    found = None if beside.exists() else shutil.which(name)
+    return (found or str(beside), *arguments)

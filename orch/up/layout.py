@@ -14,6 +14,8 @@ from pathlib import Path
 from orch.component.pki import Authority, KeyPair, Subject
 from orch.wire import names
 
+DEMO_IMAGE = "localhost/busybox:1"  # of demo.yaml; a provisioned runtime has it
+
 
 class Layout:
     """The paths below `run_dir`, which is absolute."""
@@ -41,14 +43,19 @@ class Layout:
         for private in (self.pki, self.agent_root, self.store):
             private.mkdir(mode=0o700, exist_ok=True)
 
-    def write_agent_files(self, *, with_demo: bool) -> None:
-        """Write the agent's main configuration, and on the first start a demonstration pod."""
+    def write_agent_files(self, *, with_demo: bool, pod_api_server: str = "") -> None:
+        """Write the agent's main configuration, and on the first start a demonstration pod.
+
+        `pod_api_server` is the URL of the API server for pods in networks of their own.
+        """
+        lead = f"podAPIServer: {json.dumps(pod_api_server)}\n" if pod_api_server else ""
         self.agent_config.write_text(
             "# Written at every start; put your own settings into nodeagent.conf.d/*.conf.\n"
             f"apiVersion: {names.AGENT_CONFIG_API_VERSION}\n"
             f"kind: {names.AGENT_CONFIG_KIND}\n"
             f"staticPodPath: {json.dumps(str(self.manifests))}\n"
             f"podLogsDir: {json.dumps(str(self.logs / 'pods'))}\n"
+            f"{lead}"
         )
         self.agent_config.chmod(0o600)  # as doctor advises
         first_start = not any(self.manifests.iterdir())
@@ -71,17 +78,23 @@ class Certificates:
     service_account: KeyPair  # its key signs the tokens of service accounts
 
 
-def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certificates:
-    """A certificate for every program and user of the cluster, created or reused."""
+def issue_certificates(
+    directory: Path, node: str, *, now: datetime, host_address: str = ""
+) -> Certificates:
+    """A certificate for every program and user of the cluster, created or reused.
+
+    The API server also serves at `host_address`, unless it is "".
+    """
     authority = Authority(directory, now=now)
     local = ("localhost", "127.0.0.1", "::1")
+    served = (*local, host_address) if host_address else local
 
     def client(file_name: str, user: str, *groups: str) -> KeyPair:
         return authority.issue(Subject(file_name, user, groups))
 
     return Certificates(
         ca_file=authority.ca_file,
-        apiserver=authority.issue(Subject("apiserver", "orch-apiserver", (), local)),
+        apiserver=authority.issue(Subject("apiserver", "orch-apiserver", (), served)),
         proxy=client("apiserver-nodeagent-client", names.USER_APISERVER),
         nodeagent=authority.issue(Subject("nodeagent", node, (), (node, *local))),
         node=client("node", f"{names.USER_NODE_PREFIX}{node}", names.GROUP_NODES),

@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orch.component.flags.program_flags import Parser
@@ -20,20 +21,22 @@ from orch.component.process.loops import cancel, spawn
 from orch.up.child import wait_for_earlier
 from orch.up.cluster import Cluster
 from orch.up.commands import Ports, apiserver_flags
-from orch.up.layout import Layout, issue_certificates
+from orch.up.layout import DEMO_IMAGE, Layout, issue_certificates
 from orch.up.runtime import RuntimeTool, choose_runtime
 from orch.wire import names
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM; exit 0 after an ordered stop, 1 when something failed."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     logs.configure()
     return run_daemon(lambda stop: _run(options, stop), name="orch-up")
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """All flags with their help texts."""
     flags = Parser(prog="orch-up", description=__doc__, allow_abbrev=False)
+    flags.add_argument("--version", action="version", version=f"orch-up {names.VERSION}")
     flags.add_argument("--run-dir", type=Path, default=Path(".run"), help="holds all files")
     flags.add_argument(
         "--apiserver-port", type=int, default=names.APISERVER_PORT, help="0 picks a free one"
@@ -43,6 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     flags.add_argument("--node-name", default=socket.gethostname().lower())
     flags.add_argument(
         "--container-runtime-endpoint", help='CRI socket to use; "" runs without a runtime'
+    )
+    flags.add_argument(
+        "--host-address",
+        default="",
+        metavar="ADDRESS",
+        help="of this machine for pods, where the API server listens too; a provisioned runtime "
+        "tells its own",
     )
     flags.add_argument(
         "--etcd-servers", default="", metavar="URL,…", help="keep objects in this etcd instead"
@@ -93,11 +103,14 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
             healthz=options.healthz_port,
         )
         choice = await choose_runtime(options.container_runtime_endpoint, tool)
-        layout.write_agent_files(with_demo=choice.provisioned)
+        host = options.host_address or choice.host_address
+        ports = replace(ports, host_address=host)
+        pod_api_server = f"https://{host}:{ports.apiserver}" if host else ""
+        layout.write_agent_files(with_demo=choice.provisioned, pod_api_server=pod_api_server)
         cluster = Cluster(
             layout,
             ports,
-            issue_certificates(layout.pki, options.node_name, now=utc_now()),
+            issue_certificates(layout.pki, options.node_name, now=utc_now(), host_address=host),
             node=options.node_name,
             runtime=choice.endpoint,
             apiserver_flags=apiserver_flags(
@@ -106,7 +119,8 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
         )
         began_s = asyncio.get_running_loop().time()
         await cluster.start()
-        _print(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
+        took_s = asyncio.get_running_loop().time() - began_s
+        _print(_ready_text(layout, took_s, image=DEMO_IMAGE if choice.provisioned else ""))
         children = ("apiserver", "controller-manager", "nodeagent")
         loops = {name: cluster.keep(name) for name in children}
         if tool and choice.provisioned and choice.endpoint:
@@ -119,8 +133,11 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
             await tool.down()
 
 
-def _ready_text(layout: Layout, took_s: float) -> str:
-    """The output when everything is healthy; the first line begins with `ready`."""
+def _ready_text(layout: Layout, took_s: float, *, image: str) -> str:
+    """The output when everything is healthy; the first line begins with `ready`.
+
+    `image` is one that pods can use without a registry; "" where none is known.
+    """
     cluster = json.loads(layout.cluster_file.read_text())
     kubeconfig = shlex.quote(cluster["kubeconfig"])
     return "\n".join(
@@ -130,6 +147,7 @@ def _ready_text(layout: Layout, took_s: float) -> str:
             f"  node agent  {cluster['nodeagent']}",
             f"  health      {cluster['nodeagentHealthz']}/healthz",
             f"  runtime     {cluster['runtime'] or 'none'}",
+            *([f"  image       {image} (there without a registry)"] if image else []),
             f"  manifests   {layout.manifests}",
             f"  logs        {layout.logs}",
             f"  try         kubectl --kubeconfig {kubeconfig} get nodes,pods -A",

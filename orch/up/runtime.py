@@ -34,10 +34,14 @@ _NOT_FOUND = 3  # exit code of `find` when nothing answers
 
 @dataclass(frozen=True, slots=True)
 class RuntimeChoice:
-    """`endpoint` None: run without a runtime, for the reason `why`."""
+    """`endpoint` None: run without a runtime, for the reason `why`.
+
+    Pods in networks of their own reach the machine at `host_address`, "" where that is not known.
+    """
 
     endpoint: str | None
     provisioned: bool = False
+    host_address: str = ""
     why: str = ""
 
 
@@ -62,10 +66,11 @@ class RuntimeTool:
         if os.geteuid() != 0:
             return RuntimeChoice(None, why="none is running, and only root can provision one")
         self._begun = True
-        code, endpoint = await self._up()
+        code, told = await self._up()
         if code != 0:
             return RuntimeChoice(None, why="provisioning one failed; see the lines above")
-        return RuntimeChoice(endpoint, provisioned=True)
+        endpoint, _, host_address = told.partition("\n")
+        return RuntimeChoice(endpoint, provisioned=True, host_address=host_address)
 
     async def keep(self, endpoint: str) -> None:
         """Start a provisioned runtime again whenever nobody listens at its socket."""

@@ -30,9 +30,13 @@ def invalid_value(path: str, value: Any, detail: str) -> Cause:
 
 def wrong_type(path: str, value: Any, wanted: str) -> Cause:
     """`wanted` is the JSON type that the field has; of the value only its own is shown."""
-    given = next(name for kind, name in _JSON_TYPES if isinstance(value, kind))
-    text = f"Invalid value: {_json(given)}: must be of type {wanted}"
+    text = f"Invalid value: {_json(json_type(value))}: must be of type {wanted}"
     return _cause("FieldValueTypeInvalid", text, path)
+
+
+def json_type(value: Any) -> str:
+    """`string`, `boolean`, … `null`."""
+    return next(name for kind, name in _JSON_TYPES if isinstance(value, kind))
 
 
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:

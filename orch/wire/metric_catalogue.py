@@ -40,12 +40,12 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
         APISERVER: """
             +apiserver_admission_controller_admission_duration_seconds
             +apiserver_admission_step_admission_duration_seconds
-            apiserver_admission_webhook_admission_duration_seconds
+            +apiserver_admission_webhook_admission_duration_seconds
             +apiserver_current_inflight_requests
             +apiserver_longrunning_requests
             +apiserver_request_duration_seconds
             +apiserver_request_total
-            apiserver_requested_deprecated_apis
+            +apiserver_requested_deprecated_apis
             +apiserver_response_sizes
             +apiserver_storage_objects
             +apiserver_storage_size_bytes
@@ -86,8 +86,8 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
         APISERVER: """
             apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds
             apiserver_authentication_config_controller_automatic_reloads_total
-            apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds
-            apiserver_authorization_config_controller_automatic_reloads_total
+            +apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds
+            +apiserver_authorization_config_controller_automatic_reloads_total
             apiserver_cel_compilation_duration_seconds
             apiserver_cel_evaluation_duration_seconds
             +apiserver_flowcontrol_current_executing_requests
@@ -140,12 +140,9 @@ _PROMISED: Mapping[Tier, Mapping[str, str]] = {
 # By the beginning of the names; the longest that fits counts.
 _REASONS: Mapping[str, str] = {
     "aggregator_": "no other server is aggregated behind this one",
-    "apiextensions_": "there are no custom resources",
-    "apiserver_admission_webhook_": "there are no webhooks",
+    "apiextensions_": "documents about defined kinds are made when they are asked for",
     "apiserver_authentication_config_": "set by flags: there is no file to reload",
-    "apiserver_authorization_config_": "set by flags: there is no file to reload",
     "apiserver_cel_": "there are no expressions to evaluate",
-    "apiserver_requested_deprecated_apis": "no version of a kind is deprecated",
     "apiserver_validating_admission_policy_": "there are no admission policies",
     "apiserver_validation_declarative_": "there is one validation, with nothing to compare it to",
     "csi_": "CSI volumes are refused",

@@ -15,10 +15,17 @@ AUTHORIZATION_GROUP = "authorization.orch.io"
 AUTHENTICATION_GROUP = "authentication.orch.io"
 RBAC_GROUP = "rbac.authorization.orch.io"
 SCHEDULING_GROUP = "scheduling.orch.io"
+EVENTS_GROUP = "events.orch.io"
+NODE_GROUP = "node.orch.io"
+EXTENSIONS_GROUP = "apiextensions.orch.io"
+ADMISSION_GROUP = "admissionregistration.orch.io"
+CERTIFICATES_GROUP = "certificates.orch.io"
 AUDIT_GROUP = "audit.orch.io"
 DIAGNOSTICS_GROUP = "config.orch.io"
 AGENT_CONFIG_API_VERSION: Final = "nodeagent.config.orch.io/v1beta1"
 AGENT_CONFIG_KIND: Final = "NodeAgentConfiguration"
+# Servers of webhooks have it compiled in, as `kubectl` has the next.
+REVIEW_API_VERSION = "admission.k8s.io/v1"
 TABLE_API_VERSION = "meta.k8s.io/v1"  # kubectl has this group compiled in
 
 NODE_LEASE_NAMESPACE = "orch-node-lease"
@@ -47,6 +54,8 @@ TAINT_UNSCHEDULABLE = "node.orch.io/unschedulable"
 TAINT_MEMORY_PRESSURE = "node.orch.io/memory-pressure"
 TAINT_DISK_PRESSURE = "node.orch.io/disk-pressure"
 TAINT_PID_PRESSURE = "node.orch.io/pid-pressure"
+TAINT_MEMORY_CONTENTION = "node.orch.io/memory-contention-pressure"
+TAINT_DISK_CONTENTION = "node.orch.io/disk-contention-pressure"
 TAINT_NETWORK_UNAVAILABLE = "node.orch.io/network-unavailable"
 
 ANNOTATION_CONFIG_SOURCE = "orch.io/config.source"
@@ -70,7 +79,10 @@ RUNTIME_ANNOTATION_CONTAINER_HASH = "io.kubernetes.container.hash"
 RUNTIME_ANNOTATION_RESTART_COUNT = "io.kubernetes.container.restartCount"
 RUNTIME_ANNOTATION_FORMER_HASH = "orch.io/container.hash"  # on containers of older agents
 RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
+RUNTIME_ANNOTATION_ROUND = "orch.io/container.round"  # how often all containers had restarted
+RUNTIME_ANNOTATION_DEVICES = "orch.io/container.devices"
 RUNTIME_ANNOTATION_CGROUP_PARENT = "orch.io/pod.cgroupParent"
+RUNTIME_ANNOTATION_POD_SIZE = "orch.io/pod.size"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
 
 LABEL_BOOTSTRAPPING = "orch.io/bootstrapping"
@@ -89,6 +101,17 @@ GROUP_UNAUTHENTICATED = "system:unauthenticated"
 GROUP_MONITORING = "system:monitoring"
 USER_APISERVER = "system:apiserver"
 USER_CONTROLLER_MANAGER = "system:controller-manager"
+USER_BOOTSTRAP_PREFIX = "system:bootstrap:"
+
+SIGNER_CLIENT = "orch.io/apiserver-client"
+SIGNER_NODE_CLIENT = "orch.io/apiserver-client-nodeagent"
+SIGNER_NODE_SERVING = "orch.io/nodeagent-serving"
+# The reference's names of the same signers, which its tools ask for.
+SIGNERS_UPSTREAM = {
+    "kubernetes.io/kube-apiserver-client": SIGNER_CLIENT,
+    "kubernetes.io/kube-apiserver-client-kubelet": SIGNER_NODE_CLIENT,
+    "kubernetes.io/kubelet-serving": SIGNER_NODE_SERVING,
+}
 
 DEFAULT_ROOT_DIR = "/var/lib/nodeagent"
 DEFAULT_LOCK_FILE = "/var/run/nodeagent.lock"
@@ -98,4 +121,4 @@ APISERVER_PORT = 6443
 
 MAJOR = "1"
 MINOR = "35"
-VERSION = f"v{MAJOR}.{MINOR}.0-orch.1"
+VERSION = f"v{MAJOR}.{MINOR}.0+orch.1"

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.attacks.harness import Attacked
+from tests.attacks.harness import Attacked, line_of
 from tests.e2e.harness import ROOT
 
 NICENESS = 15
+_END_S = 240.0  # beyond the flood, for its last answers
 
 
 @contextmanager
@@ -44,9 +45,9 @@ def flooding(
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.flush()
-        assert process.stdout.readline() == b"ready\n"
+        assert line_of(process) == b"ready\n"
         yield seen
-        reported = json.loads(process.stdout.read())
+        reported = json.loads(line_of(process, within_s=seconds + _END_S))
         seen.update({int(status): count for status, count in reported.items()})
     finally:
         process.kill()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import selectors
 import socket
 import ssl
 import subprocess
@@ -36,6 +37,8 @@ OPERATOR = "operator"  # the administrator, with a token
 
 _GROUPS = {OPERATOR: "system:masters"}
 _REST_S = 3.0
+_START_S = 120.0  # longer than the witness waits for an answer
+_END_S = 240.0
 
 
 @dataclass
@@ -145,12 +148,28 @@ class Attacked:
             process.stdin.write(json.dumps(settings).encode() + b"\n")
             process.stdin.flush()
             try:
-                assert process.stdout.readline() == b"ready\n", "the witness could not begin"
+                assert line_of(process) == b"ready\n", "the witness could not begin"
                 yield seen
             finally:
-                process.stdin.close()  # it reports then
-                reported = process.stdout.read()
+                try:
+                    reported, _ = process.communicate(timeout=_END_S)  # it reports then
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise
         vars(seen).update(json.loads(reported))
+
+
+def line_of(process: subprocess.Popen[bytes], *, within_s: float = _START_S) -> bytes:
+    """The next line that a program prints: b"" at its end; fails when none comes.
+
+    The program must print whole lines, and this must be all that reads them.
+    """
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        printed = selector.select(within_s)
+    assert printed, f"{process.args} printed nothing for {within_s:g} s"
+    return process.stdout.readline()
 
 
 def token(user: str) -> str:

@@ -87,8 +87,7 @@ def test_work_that_takes_long_is_a_stall(target: Attacked) -> None:
         [sys.executable, "-c", STALLING, str(pki / "server.crt"), str(pki / "server.key")],
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
-        server = replace(target.server, process=process, port=int(process.stdout.readline()))
+        server = replace(target.server, process=process, port=int(harness.line_of(process)))
         try:
             with replace(target, server=server).witnessed() as seen:
                 time.sleep(3)

@@ -29,6 +29,7 @@ ROOTS = ("", "0", "0:1000", "root", "user", "4294967296", "4294967297:5")
 OTHERS = {"1000": "1000", "1000:7": "1000"}
 NONROOT = {"runAsNonRoot": True}
 PIDS = 64
+CLASSES = "/apis/node.orch.io/v1/runtimeclasses"
 STRICT = f"""
 apiVersion: nodeagent.config.orch.io/v1beta1
 kind: NodeAgentConfiguration
@@ -46,6 +47,15 @@ def cluster(
     (run_dir / "nodeagent.conf.d").mkdir()
     (run_dir / "nodeagent.conf.d" / "strict.conf").write_text(STRICT)
     with local_cluster(run_dir, runtime=real_runtime.endpoint) as running:
+        for handler in ("runc", "kata"):
+            made = {
+                "apiVersion": "node.orch.io/v1",
+                "kind": "RuntimeClass",
+                "metadata": {"name": handler},
+                "handler": handler,
+            }
+            (run_dir / "class.json").write_text(json.dumps(made))
+            running.kubectl("create", "--raw", CLASSES, "-f", str(run_dir / "class.json"))
         yield running
 
 
@@ -166,17 +176,17 @@ def test_what_a_pod_asks_for_is_seen_inside_it(tenant: Tenant) -> None:
 
 
 UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
-    ({"hostUsers": False}, "spec.hostUsers"),
-    ({"resources": {"limits": {"memory": "1Mi"}}}, "spec.resources"),
+    ({"hostUsers": False, "hostPID": True}, "spec.hostPID"),
     ({"runtimeClassName": "Kata!"}, "spec.runtimeClassName"),
-    ({"securityContext": {"seLinuxOptions": {"level": "s0:c1"}}}, "seLinuxOptions"),
-    ({"securityContext": {"windowsOptions": {"hostProcess": False}}}, "windowsOptions"),
+    ({"securityContext": {"seLinuxOptions": {"lvl": "s0:c1"}}}, "seLinuxOptions.lvl"),
+    ({"runtimeClassName": "unheard-of"}, 'RuntimeClass "unheard-of" not found'),
+    ({"overhead": {"cpu": "1"}}, "Pod Overhead set without"),
+    ({"os": {"name": "linux"}, "own": {"windowsOptions": {"hostProcess": False}}}, "windowsOpt"),
     ({"securityContext": {"runAsUser": 2**32}}, "spec.securityContext.runAsUser"),
     ({"securityContext": {"supplementalGroups": [2**32]}}, "supplementalGroups[0]"),
     ({"securityContext": {"runAsNonroot": True}}, "spec.securityContext.runAsNonroot"),
     ({"securityContext": {"appArmorProfile": {}}}, "appArmorProfile.type"),
     ({"own": {"procMount": "Unmasked"}}, "spec.containers[0].securityContext.procMount"),
-    ({"own": {"seLinuxOptions": {"user": "u"}}}, "seLinuxOptions"),
     ({"own": {"capabilities": {"Drop": ["ALL"]}}}, "capabilities.Drop"),
     ({"own": {"seccompProfile": {"type": "Localhost"}}}, "seccompProfile.localhostProfile"),
 ]
@@ -204,7 +214,7 @@ def test_what_cannot_be_given_is_refused_by_its_path(cluster: LocalCluster, tena
         later |= {f"confined-{n}": (fields, text) for n, fields in enumerate(CONFINED)}
     for name, (fields, _) in later.items():
         assert not tenant.post(pod(name, **fields))
-    static = pod("static-users", hostUsers=False)
+    static = pod("static-users", hostUsers=False, hostIPC=True)
     manifest = cluster.run_dir / "manifests" / "users.json"
     manifest.write_text(json.dumps(static))
     for name, (_, text) in later.items():
@@ -212,7 +222,7 @@ def test_what_cannot_be_given_is_refused_by_its_path(cluster: LocalCluster, tena
         assert text in told
         assert not tenant.started(name), f"{name} was started all the same"
     eventually(
-        lambda: "spec.hostUsers: Forbidden" in cluster.log("nodeagent"),
+        lambda: "spec.hostIPC: Forbidden" in cluster.log("nodeagent"),
         within_s=30,
         what="the agent refuses the manifest",
     )

@@ -176,13 +176,16 @@ def test_no_bad_pod_can_be_created(target: Attacked, client: Client) -> None:
     assert len(BAD) > 60
 
 
-def test_without_the_policy_most_would_get_through(target: Attacked) -> None:
-    """These are attacks, and would be noticed: the neighbour's namespace has no policy."""
+def test_without_the_policy_many_would_get_through(target: Attacked) -> None:
+    """These are attacks, and would be noticed: the neighbour's namespace has no policy.
+
+    Volumes that no agent mounts are refused everywhere.
+    """
     elsewhere = f"/api/v1/namespaces/{harness.NEIGHBOUR}/pods"
     with Client(target, harness.NEIGHBOUR) as free:
         for number, document in enumerate(BAD.values()):
             free.ask("POST", elsewhere, named(f"p{number}", document))
-    assert len(got_through(target, elsewhere)) > 40
+    assert len(got_through(target, elsewhere)) > 20
 
 
 def _message(document: Any, message: Any) -> Any:

@@ -79,11 +79,16 @@ def kubectls() -> list[str]:
     return [found, *(str(path) for path in sorted(real.parent.glob("kubectl.1.*")))]
 
 
+def oldest_and_newest_kubectl() -> list[str]:
+    """Of several versions these two, or the only one; none without any."""
+    versioned = [path for path in kubectls() if path.rpartition("kubectl.1.")[2].isdecimal()]
+    known = sorted(versioned, key=lambda path: int(path.rpartition(".")[2])) or kubectls()
+    return list(dict.fromkeys([*known[:1], *known[-1:]]))
+
+
 def newest_kubectl() -> str | None:
     """Of several versions the newest; None without any."""
-    versioned = [path for path in kubectls() if path.rpartition("kubectl.1.")[2].isdecimal()]
-    newest = sorted(versioned, key=lambda path: int(path.rpartition(".")[2]))[-1:]
-    return next(iter(newest or kubectls()), None)
+    return next(reversed(oldest_and_newest_kubectl()), None)
 
 
 @contextmanager

@@ -20,11 +20,12 @@ def runtime_endpoint(real_runtime: RealRuntime) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(
-    tmp_path_factory: pytest.TempPathFactory, runtime_endpoint: str
+    tmp_path_factory: pytest.TempPathFactory, real_runtime: RealRuntime
 ) -> Iterator[LocalCluster]:
     """A running cluster with the demo pod as its static pod."""
     run_dir = tmp_path_factory.mktemp("cluster") / "run"
     (run_dir / "manifests").mkdir(parents=True)
     (run_dir / "manifests" / "demo.yaml").write_text(DEMO.read_text())
-    with local_cluster(run_dir, runtime=runtime_endpoint) as running:
+    address = f"--host-address={real_runtime.host_address}"
+    with local_cluster(run_dir, address, runtime=real_runtime.endpoint) as running:
         yield running

@@ -65,15 +65,3 @@ def top_pod(w: World) -> None:
     )
     assert shown.splitlines()[1].split() == [BUSY, "500m", "1Mi"]
     w.gone(BUSY)
-
-
-def server_side(w: World) -> None:
-    w("apply", "--server-side", "-f", "-", stdin=w.pod("sided"))
-
-
-def entering(w: World) -> None:
-    name = w.made("entered")
-    try:
-        w("exec", name, "--", "true")
-    finally:
-        w.gone(name)

@@ -1,12 +1,14 @@
 """What operators type into an unmodified kubectl.
 
 The table in docs/kubectl.md is made from this list (`python -m tests.e2e.kubectltable`), and
-test_kubectl_commands.py runs every entry with the versions that the machine has.
+test_kubectl_commands.py runs every entry with the versions that the machine has; those without a
+function take containers that run, and are tried in test_streams.py.
 """
 
 from __future__ import annotations
 
 from tests.e2e import kubectlaccess as access
+from tests.e2e import kubectlapply as serverside
 from tests.e2e import kubectlobjects as objects
 from tests.e2e.kubectlworld import Case
 
@@ -25,6 +27,13 @@ CASES = (
     Case("run", objects.running_a_pod),
     Case("apply", objects.apply),
     Case("diff", objects.diff),
+    Case("apply --server-side", serverside.twice),
+    Case("apply --server-side --force-conflicts", serverside.conflict),
+    Case("apply --server-side of what apply made", serverside.migration),
+    Case("apply --server-side --dry-run=server", serverside.dry_run, since="1.27"),
+    Case("apply --server-side --prune --applyset", serverside.set_of_objects, since="1.27"),
+    Case("diff --server-side", serverside.difference),
+    Case("get --show-managed-fields", serverside.shown, since="1.27"),
     Case("replace", objects.replacing),
     Case(
         "patch --type=strategic", objects.patching("strategic", _LABELS.replace("HOW", "strategic"))
@@ -48,6 +57,9 @@ CASES = (
     Case("logs, -f, --tail, --timestamps", objects.logs),
     Case("get --raw", objects.raw_paths),
     Case("api-resources, api-versions", objects.api_resources),
+    Case("exec, attach, cp, port-forward", None),
+    Case("run -it --rm", None),
+    Case("debug -it", None, since="1.27"),
     Case("explain", objects.explain, since="1.27"),
     Case("auth can-i, --list", access.can_i, aliases=True),
     Case("auth whoami", access.whoami, aliases=True, since="1.28"),
@@ -56,10 +68,4 @@ CASES = (
     Case("the Lease in describe node", access.lease, aliases=True),
     Case("top node", access.top_node, aliases=True),
     Case("top pod", access.top_pod, aliases=True),
-    Case("apply --server-side", access.server_side, never="server-side apply is not offered"),
-    Case(
-        "exec, attach, cp, port-forward",
-        access.entering,
-        never="nothing is run in containers from here",
-    ),
 )

@@ -56,6 +56,13 @@ def quotas(w: World) -> None:
     w("create", "quota", "scoped", "--hard=pods=1", "--scopes=BestEffort")
     assert w.value("quota/scoped", ".spec.scopes") == '["BestEffort"]'
     w("delete", "quota/q", "quota/scoped", "secret/one")
+    item = {"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "1"}}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}}
+    w("apply", "-f", "-", stdin=json.dumps({**limits, "spec": {"limits": [item]}}))
+    assert ["Container", "cpu", "-", "2", "1", "1", "-"] in [
+        line.split() for line in w("describe", "limits", "l").splitlines()
+    ]
+    w("delete", "limits/l")
 
 
 def priority_classes(w: World) -> None:
@@ -257,6 +264,11 @@ def events(w: World) -> None:
     w("create", "-f", "-", stdin=json.dumps(event))
     assert "it started" in w("events", "--for=pod/eventful")
     assert "it started" in w("describe", "pod", "eventful")
+    chosen = "--field-selector=regarding.name=eventful"
+    shown = w("get", "events.events.orch.io", chosen, "-o", "jsonpath={.items[*].note}")
+    assert shown == "it started"
+    assert "pod/eventful" in w("get", "events.events.orch.io")
+    assert w("get", "event", "eventful.1", "-o", "jsonpath={.apiVersion}") == "v1"
     w.gone("eventful")
     w("delete", "event", "eventful.1")
 

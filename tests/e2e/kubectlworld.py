@@ -76,7 +76,7 @@ class Case:
     """
 
     command: str
-    run: Run
+    run: Run | None
     aliases: bool = False
     since: str = VERSIONS[0]
     never: str = ""

@@ -64,6 +64,7 @@ REFUSED = [
     "get pods --output-watch-events", "get pods -o kyml", "get pod/", "get po/shown cm",
     "get pods --as-group x", "get pods --context=none", "get pods --request-timeout=soon",
     "get pods --nothing", "describe pod gone", "logs", "logs gone", "logs pair -c none",
+    "exec gone -- true", "exec shown -c none -- true", "exec shown", "exec node/n1 -- true",
     "logs a b c", "logs node/n1", "logs shown --tail=-2", "logs pair -c c --all-containers",
     "logs shown --since 1s --since-time 2026-01-01T00:00:00Z",
     "logs pair --all-containers -f --max-log-requests=1", "events --for pod", "create",
@@ -102,7 +103,10 @@ CHANGES: list[tuple[str, str, list[str]]] = [
 
 # What the tests of other files compare, or what cannot be the same.
 ELSEWHERE = {
+    "certificate approve": "tests/orch/ctl/objects, and test_join.py",
+    "certificate deny": "tests/orch/ctl/objects",
     "completion": "each prints a script of its own: test_orchctl_completion.py presses Tab",
+    "exec": "test_streams.py, where containers run",
     "version": "test_versions_are_told_under_the_same_names",
 }
 _ANSWER_ONLY = ("auth can-i",)  # kubectl warns on standard output of what it was asked about
@@ -127,6 +131,11 @@ def normal(text: str, line: str) -> Any:
         return text.split()[0] if text else ""
     if line.startswith("describe"):
         renamed = re.sub(r"(?<![=\w])(\d+[shdy](\d+[smhd])?|\d+m\d+s)\b", "AGE", renamed)
+    if (
+        "--all-containers" in line
+    ):  # kubectl shows containers in any order, and the lines of each in theirs
+        lines = text.strip().splitlines()
+        return sorted(lines, key=lambda shown: shown.partition("] ")[0] if "] " in shown else "")
     if renamed != text or "orch.io" in text:  # columns are as wide as what they hold
         return [line.split() for line in renamed.strip().splitlines()]
     return "\n".join(line.rstrip() for line in text.strip().splitlines())

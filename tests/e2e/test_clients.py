@@ -187,3 +187,43 @@ def test_a_refusal_reaches_the_caller_as_a_status(light: lightkube.Client) -> No
     with pytest.raises(ApiError) as caught:
         light.create(leases(body), namespace="orch-node-lease")
     assert "spec.leaseDurationSeconds" in str(caught.value)
+
+
+def test_both_libraries_apply_at_the_server_and_are_told_of_conflicts(
+    connection: kubernetes.client.ApiClient, light: lightkube.Client, tmp_path: Path
+) -> None:
+    dynamic = DynamicClient(connection, cache_file=str(tmp_path / "cache"))
+    maps = dynamic.resources.get(api_version="v1", kind="ConfigMap")
+    wanted = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
+        "data": {"a": "1"},
+    }  # fmt: skip
+    made = dynamic.server_side_apply(maps, wanted, namespace="default", field_manager="python")
+    assert [entry.manager for entry in made.metadata.managedFields] == ["python"]
+    generic = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
+    other = generic({**wanted, "data": {"a": "2"}})
+    with pytest.raises(ApiError) as caught:
+        light.apply(other, namespace="default", field_manager="light")
+    assert 'conflict with "python": .data.a' in str(caught.value)
+    forced = light.apply(other, namespace="default", field_manager="light", force=True)
+    assert forced["data"] == {"a": "2"}
+    # As the reference's alias, where the object is the same.
+    rbac = "rbac.authorization.k8s.io/v1"
+    roles = dynamic.resources.get(kind="ClusterRole")
+    role = {
+        "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "applied"},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                   "verbs": ["get"]}],
+    }  # fmt: skip
+    for _ in range(2):
+        stored = dynamic.server_side_apply(roles, role, field_manager="python")
+        assert [entry.apiVersion for entry in stored.metadata.managedFields] == [rbac]
+    own = create_global_resource("rbac.authorization.orch.io", "v1", "ClusterRole", "clusterroles")
+    changed = own({
+        **role, "apiVersion": "rbac.authorization.orch.io/v1", "rules": [],
+    })  # fmt: skip
+    with pytest.raises(ApiError) as caught:
+        light.apply(changed, field_manager="light")
+    assert 'conflict with "python": .rules' in str(caught.value)
+    light.delete(own, "applied")
+    light.delete(generic, "shared", namespace="default")

@@ -91,8 +91,9 @@ def world(
     return made
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.command)
+@pytest.mark.parametrize("case", [c for c in CASES if c.run], ids=lambda case: case.command)
 def test_a_command_does_what_the_table_says(world: World, case: Case) -> None:
+    assert case.run is not None
     if case.works_with(version_of(world.kubectl.binary)):
         case.run(world)
     else:

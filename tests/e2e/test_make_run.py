@@ -7,10 +7,13 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.harness import ROOT, RUNTIME_BASE, LocalCluster, eventually, runtime_tool
 
@@ -88,7 +91,14 @@ def test_make_run_becomes_ready_and_ctrl_c_leaves_nothing(tmp_path: Path) -> Non
             "kubeconfig", "caFile", "clientCert", "clientKey", "pids",
         }  # fmt: skip
         assert cluster["runtime"].startswith("unix:///")
-        assert (run_dir / "manifests" / "demo.yaml").exists(), "the demo pod is there to be seen"
+        demo = (run_dir / "manifests" / "demo.yaml").read_text()  # the pod is there to be seen
+        named = re.search(r"^  image +(\S+)", output.read_text(), re.M)
+        assert named and f"image: {named[1]}\n" in demo
+        configuration = yaml.safe_load((run_dir / "nodeagent.conf").read_text())
+        for_pods = f"{configuration['podAPIServer']}/readyz"
+        trust = ssl.create_default_context(cafile=cluster["caFile"])
+        with urllib.request.urlopen(for_pods, context=trust, timeout=20) as answer:
+            assert answer.read() == b"ok"
         ids = eventually(
             lambda: demo_containers(LocalCluster(run_dir, process, cluster)),
             within_s=20,

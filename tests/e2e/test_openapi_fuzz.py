@@ -25,7 +25,11 @@ NAMESPACE = "default"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with running(tmp_path_factory.mktemp("fuzz"), "--serve-upstream-aliases") as server:
+    directory = tmp_path_factory.mktemp("fuzz")
+    key_file = directory / "pki" / "server.key"  # without one no tokens are issued: a 503
+    with running(
+        directory, "--serve-upstream-aliases", f"--service-account-signing-key-file={key_file}"
+    ) as server:
         yield server
         assert "Traceback" not in server.log()
 

@@ -56,6 +56,17 @@ def test_usage_and_pressure_of_node_pods_and_containers(orchctl: Orchctl) -> Non
     assert orchctl.data("node summary NODE")["node"]["nodeName"] == orchctl.cluster.node
 
 
+def test_a_node_tells_why(orchctl: Orchctl) -> None:
+    def told() -> Any:
+        report = orchctl.data("node why NODE")
+        return report if report["windowSeconds"] else None
+
+    report = eventually(told, within_s=40, what="two readings are there")
+    assert (report["kind"], report["nodeName"]) == ("NodePressure", orchctl.cluster.node)
+    assert report["resources"]["cpu"]["contended"] >= 0
+    assert 1 <= len(orchctl("node why NODE").lines) <= 5
+
+
 def test_the_pages_of_an_agent(orchctl: Orchctl) -> None:
     assert orchctl("node healthz node/NODE").out == "ok\n"
     assert orchctl.data("node configz NODE")["kind"] == "NodeAgentConfiguration"

@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 def run(*command: str | Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
@@ -39,12 +39,31 @@ def run(*command: str | Path) -> None:
         ("kr8s", "kr8s_client.py"),
         ("pykube", "pykube_client.py"),
         ("kopf", "kopf_operator.py"),
+        ("kopf", "kopf_custom.py"),
+        ("kubernetes_asyncio", "asyncio_client.py"),
     ],
 )
 def test_a_python_client_works(server: ApiServer, package: str, program: str) -> None:
-    if not list(CLIENTS.glob(f"lib/python*/site-packages/{package}")):
-        pytest.skip(f"needs {package} (tools/setup test)")
+    need(package)
     run(CLIENTS / "bin/python", PROGRAMS / program, server.directory / "kubeconfig")
+
+
+def need(*packages: str) -> None:
+    for package in packages:
+        if not list(CLIENTS.glob(f"lib/python*/site-packages/{package}")):
+            pytest.skip(f"needs {package} (tools/setup test)")
+
+
+@pytest.mark.parametrize("major", ["3", "4"])
+def test_helm_installs_upgrades_rolls_back_and_uninstalls_without_a_flag(
+    server: ApiServer, major: str
+) -> None:
+    need("helm_python", "kr8s")
+    if not (CLIENTS / "bin/helm").exists():
+        pytest.skip("needs helm-binary (tools/setup test)")
+    program = PROGRAMS / "helm_releases.py"
+    kubeconfig = server.directory / "kubeconfig"
+    run(CLIENTS / "bin/python", program, kubeconfig, PROGRAMS / "chart", major)
 
 
 def test_the_javascript_client_works(server: ApiServer) -> None:

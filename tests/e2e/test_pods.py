@@ -41,6 +41,47 @@ def cgroups_of(uid: str) -> list[str]:
     return glob.glob(f"/sys/fs/cgroup/**/orchpods/**/pod{uid}", recursive=True)
 
 
+def test_a_pod_without_a_node_runs_or_is_told_why_not(cluster: LocalCluster) -> None:
+    """As `kubectl run` makes it."""
+    run = ("run", "--image=localhost/busybox:1", "--restart=Never")
+    cluster.kubectl(*run, "brief", "--", "true")
+    selector = '--overrides={"spec":{"nodeSelector":{"disk":"none"}}}'
+    cluster.kubectl(*run, "choosy", selector, "--", "true")
+
+    eventually(
+        lambda: cluster.pod("brief")["status"]["phase"] == "Succeeded",
+        within_s=60,
+        what="the pod has run",
+    )
+    assert cluster.pod("brief")["spec"]["nodeName"] == cluster.node
+    text = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    shown = eventually(
+        lambda: [
+            condition
+            for condition in cluster.pod("choosy")["status"].get("conditions", [])
+            if condition["type"] == "PodScheduled"
+        ],
+        within_s=30,
+        what="the other is told why not",
+    )
+    assert (shown[0]["status"], shown[0]["reason"], shown[0]["message"]) == (
+        "False", "Unschedulable", text,
+    )  # fmt: skip
+    eventually(
+        lambda: text in cluster.kubectl("describe", "pod", "choosy").stdout,
+        within_s=30,
+        what="an event says so",
+    )
+    cluster.kubectl("label", "node", cluster.node, "disk=none")
+    eventually(
+        lambda: cluster.pod("choosy")["status"]["phase"] == "Succeeded",
+        within_s=60,
+        what="it runs once the node fits",
+    )
+    cluster.kubectl("label", "node", cluster.node, "disk-")
+    cluster.kubectl("delete", "pod", "brief", "choosy", "--now")
+
+
 def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

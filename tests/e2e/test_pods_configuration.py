@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually
-from tests.fakes.registry import Registry
+from tests.fakes.registry import PASSWORD, docker_registry, tell
 
 SCRIPT = """
 echo "$COLOR $PASSWORD $S_user" > /told/env
@@ -120,36 +124,67 @@ def waiting(cluster: LocalCluster, name: str) -> dict[str, str]:
     return found
 
 
+REFUSED = re.compile("authorization failed|401 Unauthorized")
+
+
+def old_format(address: str, user: str, password: str) -> dict[str, Any]:
+    """A Secret as clients before Docker 1.7 had their passwords."""
+    login = base64.b64encode(f"{user}:{password}".encode()).decode()
+    data = json.dumps({address: {"auth": login}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": user},
+        "type": "kubernetes.io/dockercfg",
+        "stringData": {".dockercfg": data},
+    }
+
+
+@pytest.mark.parametrize("known", ["new", "cfg"])
 def test_an_image_behind_a_password_is_pulled_with_the_secrets_of_the_pod_s_account(
-    cluster: LocalCluster, real_runtime: RealRuntime, tmp_path: Path
+    cluster: LocalCluster, real_runtime: RealRuntime, tmp_path: Path, known: str
 ) -> None:
+    """Of a real registry; `new` has its password in the one format, `cfg` in the other."""
     busybox = RUNTIME_BASE / "root" / "usr" / "bin" / "busybox"
-    pod = tmp_path / "pod.json"
-    with Registry("team/app", busybox, "s3cret").serving() as registry:
-        registry.tell(real_runtime)
-        cluster.kubectl("create", "serviceaccount", "puller")
-        pod.write_text(json.dumps(pulling(cluster, "stranger", registry.image, "puller")))
+    pod, names = tmp_path / "pod.json", (f"stranger-{known}", f"known-{known}")
+    account, old = f"puller-{known}", f"old-{known}"
+    users = ("pusher", known)
+    with docker_registry(tmp_path / "registry", f"team/{known}", busybox, users) as address:
+        tell(real_runtime, address)
+        image = f"{address}/team/{known}:1"
+        login = (f"--docker-username={known}", "--docker-password=0ld")
+        server = f"--docker-server={address}"
+        cluster.kubectl("create", "secret", "docker-registry", old, server, *login)
+        cluster.kubectl("create", "serviceaccount", account)
+        secrets = [{"name": old}]
+        change = json.dumps({"imagePullSecrets": secrets})
+        cluster.kubectl("patch", "serviceaccount", account, "-p", change)
+        pod.write_text(json.dumps(pulling(cluster, names[0], image, account)))
         cluster.kubectl("create", "-f", str(pod))
         eventually(
-            lambda: "authorization failed" in waiting(cluster, "stranger").get("message", ""),
+            lambda: REFUSED.search(waiting(cluster, names[0]).get("message", "")),
             within_s=30,
-            what="the registry refuses those without a password",
+            what="the registry refuses a wrong password",
         )
-        for name, password in (("old", "0ld"), ("new", "s3cret")):
-            login = (f"--docker-username={name}", f"--docker-password={password}")
-            server = f"--docker-server={registry.address}"
-            cluster.kubectl("create", "secret", "docker-registry", name, server, *login)
-        secrets = [{"name": name} for name in ("gone", "old", "new")]
+        said = f"involvedObject.name={names[0]},reason=Failed"
+        message = "-ojsonpath={.items[*].message}"
+        failed = cluster.kubectl("get", "events", f"--field-selector={said}", message).stdout
+        assert f'Failed to pull image "{image}"' in failed and REFUSED.search(failed)
+        if known == "cfg":
+            pod.write_text(json.dumps(old_format(address, known, PASSWORD)))
+            cluster.kubectl("create", "-f", str(pod))
+        else:
+            login = (f"--docker-username={known}", f"--docker-password={PASSWORD}")
+            cluster.kubectl("create", "secret", "docker-registry", known, server, *login)
+        secrets = [{"name": name} for name in ("gone", old, known)]
         change = json.dumps({"imagePullSecrets": secrets})
-        cluster.kubectl("patch", "serviceaccount", "puller", "-p", change)
-        pod.write_text(json.dumps(pulling(cluster, "known", registry.image, "puller")))
+        cluster.kubectl("patch", "serviceaccount", account, "-p", change)
+        pod.write_text(json.dumps(pulling(cluster, names[1], image, account)))
         cluster.kubectl("create", "-f", str(pod))
-        cluster.kubectl("wait", "--for=condition=Ready", "pod/known", "--timeout=30s")
-    assert cluster.pod("known")["spec"]["imagePullSecrets"] == secrets
-    assert {"", "old"} <= set(registry.refused)
-    assert set(registry.served) == {"new"}
-    told = "involvedObject.name=known,reason=FailedToRetrieveImagePullSecret"
-    message = "-ojsonpath={.items[*].message}"
+        cluster.kubectl("wait", "--for=condition=Ready", f"pod/{names[1]}", "--timeout=30s")
+    assert cluster.pod(names[1])["spec"]["imagePullSecrets"] == secrets
+    told = f"involvedObject.name={names[1]},reason=FailedToRetrieveImagePullSecret"
     assert "(gone)" in cluster.kubectl("get", "events", f"--field-selector={told}", message).stdout
-    assert "s3cret" not in cluster.log("nodeagent")
-    cluster.kubectl("delete", "pod", "known", "stranger", "--timeout=30s")
+    log = cluster.log("nodeagent")
+    assert PASSWORD not in log and "0ld" not in log
+    cluster.kubectl("delete", "pod", *names, "--timeout=30s")

@@ -57,9 +57,9 @@ PAGES = {
                   f"/api/v1/nodes/{NODE}", f"/api/v1/nodes/{NODE}/proxy/configz",
                   f"/api/v1/nodes/{NODE}/proxy/flagz"),
     "manager": (*COMMON, "/configz", "/no/such"),
-    "agent": (*COMMON, "/configz", "/stats/summary", "/metrics/resource", "/pods", "/runningpods/",
-              "/metrics/containerstats", "/metrics/probes", "/checkpoint", "/containerLogs/a/b/c",
-              "/no/such"),
+    "agent": (*COMMON, "/configz", "/pressure", "/stats/summary", "/metrics/resource", "/pods",
+              "/runningpods/", "/metrics/containerstats", "/metrics/probes", "/checkpoint",
+              "/containerLogs/a/b/c", "/no/such"),
     "read-only": ("/metrics", "/stats/summary", "/pods", "/healthz", "/configz"),
     "health": ("/healthz", "/configz"),
 }  # fmt: skip

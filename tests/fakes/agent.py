@@ -25,11 +25,17 @@ from nodeagent.auth.access import Access
 from nodeagent.auth.authentication import Authenticator, Tokens
 from nodeagent.auth.authorization import BuiltInGroups, Reviewed
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.container_streams import ContainerStreams
 from nodeagent.metrics.calls import HttpMetrics
 from nodeagent.metrics.pages import StatsPages
+from nodeagent.overview.history import History
+from nodeagent.overview.overview import Overview
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pressure.closer import CloserReader
+from nodeagent.pressure.watch import PressureWatch
 from nodeagent.server import Services
+from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.sampler import Sampler
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.diagnostics.metrics import Registry
@@ -114,6 +120,13 @@ def registry_of_a_logging_pod(directory: Path) -> PodRegistry:
     return registry
 
 
+def pressure_watch(sampler: Sampler) -> PressureWatch:
+    sources = hosts.sources(hosts.TREES / "v2")
+    readers = CgroupReaders(sampler.reader.layout, fd_budget=0)
+    reader = CloserReader(sources, readers, pods_cgroup="/orchpods")
+    return PressureWatch(sampler, reader, node_name="n1", cpus=2)
+
+
 @pytest_asyncio.fixture
 async def sampler() -> AsyncIterator[Sampler]:
     sources = hosts.sources(hosts.TREES / "v2")
@@ -137,14 +150,23 @@ async def unserved(
     config = NodeAgentConfiguration(
         staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
     )
+    registry = registry_of_a_logging_pod(tmp_path)
+    pressure, checkpoints = pressure_watch(sampler), node.service()
     services = Services(
         access=Access(Authenticator(), BuiltInGroups()),
         config=lambda: config,
         features=Features({"AllAlpha": True}),
         zpages=ZPages("nodeagent", {"port": "10250"}),
         pages=StatsPages(sampler, node_name="n1"),
-        registry=registry_of_a_logging_pod(tmp_path),
-        checkpoints=node.service(),
+        pressure=pressure,
+        registry=registry,
+        checkpoints=checkpoints,
+        overview=Overview(
+            History(sampler), pressure, registry, checkpoints, health, node_name="n1", cpus=2
+        ),
+        streams=ContainerStreams(
+            registry, node.runtime, idle_s=lambda: 0, run_timeout_s=lambda: 10
+        ),
         health=health,
         slis=slis,
         metrics=metrics,

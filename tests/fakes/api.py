@@ -11,12 +11,19 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
 from orch.wire.errors import ApiError
 from orch.wire.patch import merge_keys, strategic_patch
+from orch.wire.records.authentication import (
+    TokenRequest,
+    TokenRequestSpec,
+    TokenRequestStatus,
+)
+from orch.wire.records.configuration import ServiceAccount
 from orch.wire.records.kinds import resource_of
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
@@ -133,6 +140,37 @@ class FakeApi:
         meta["uid"] = self.store.new_uid()
         meta["creationTimestamp"] = times.format_time(self.store.now())
         return _answer(self.store.save(model, key, data, "ADDED"), lost)
+
+    async def act(
+        self, model: type[Any], name: str, subresource: str, record: Any, *, namespace: str = ""
+    ) -> None:
+        """Bindings of pods only."""
+        assert (model, subresource) == (Pod, "binding")
+        key = key_of(namespace, name)
+        lost = await self._arrive("create", model, key, subresource, copy.deepcopy(record))
+        data = copy.deepcopy(self._current(model, name, namespace))
+        if data["metadata"]["uid"] != record["metadata"].get("uid", data["metadata"]["uid"]):
+            raise errors.conflict(_plural(model), name, "the binding is of another pod")
+        if data.get("spec", {}).get("nodeName"):
+            raise errors.conflict(_plural(model), name, "the pod is already assigned to a node")
+        data["spec"]["nodeName"] = record["target"]["name"]
+        status = data.setdefault("status", {})
+        others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+        status["conditions"] = [*others, {"type": "PodScheduled", "status": "True"}]
+        _answer(self.store.save(model, key, data, "MODIFIED"), lost)
+
+    async def create_token(self, account: str, namespace: str, spec: TokenRequestSpec) -> Any:
+        """A text that names the account and is another every time."""
+        body = TokenRequest(spec=spec).to_wire()
+        lost = await self._arrive(
+            "create", ServiceAccount, key_of(namespace, account), "token", body
+        )
+        expires = self.store.now() + timedelta(seconds=spec.expirationSeconds or 3600)
+        status = TokenRequestStatus(
+            token=f"{account}.{spec.audiences[0] if spec.audiences else ''}.{self.store.new_uid()}",
+            expirationTimestamp=times.format_time(expires),
+        )
+        return _answer(TokenRequest(spec=spec, status=status), lost)
 
     async def update(self, obj: Any, *, subresource: str = "") -> Any:
         model, data, meta = type(obj), obj.to_wire(), obj.metadata

@@ -14,6 +14,7 @@ from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
+    MarkPodUnscheduled,
     Memory,
     Note,
     RemoveLease,
@@ -157,6 +158,8 @@ class Cluster:
             match action:
                 case Note(obj=obj, reason=reason):
                     self.told.append((reason, obj.metadata.name))
+                case MarkPodUnscheduled(pod=lost):
+                    self.told.append(("FailedScheduling", lost.metadata.name))
                 case UpdateNode():
                     self._update(action)
                 case MarkPodNotReady(pod=marked):

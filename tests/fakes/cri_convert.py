@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodeagent.runtime import base
+from nodeagent.runtime import base, isolation
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import ContainerUsage, SandboxUsage
+from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
 
 STATES = {
     base.ContainerState.CREATED: pb.CONTAINER_CREATED,
@@ -52,6 +53,11 @@ def container_spec(config: Any) -> base.ContainerSpec:
         args=tuple(config.args),
         pid_of=config.linux.security_context.namespace_options.target_id,
         env=tuple((item.key, item.value.decode()) for item in config.envs),
+        devices=tuple(
+            base.HostDevice(one.container_path, one.host_path, one.permissions)
+            for one in config.devices
+        ),
+        cdi_devices=tuple(one.name for one in config.CDI_devices),
         labels=dict(config.labels),
         annotations=dict(config.annotations),
         log_path=config.log_path,
@@ -67,6 +73,16 @@ def resources(message: Any) -> base.LinuxResources:
         memory_limit_bytes=message.memory_limit_in_bytes or None,
         oom_score_adj=message.oom_score_adj or None,
         unified=dict(message.unified),
+        hugepage_bytes={one.page_size: one.limit for one in message.hugepage_limits},
+    )
+
+
+def _linux(resources: base.LinuxResources) -> Any:
+    return pb.LinuxContainerResources(
+        cpu_shares=resources.cpu_shares or 0,
+        cpu_quota=resources.cpu_quota_usec or 0,
+        cpu_period=resources.cpu_period_usec or 0,
+        memory_limit_in_bytes=resources.memory_limit_bytes or 0,
     )
 
 
@@ -95,6 +111,7 @@ def container_status(detail: base.ContainerDetail) -> Any:
         reason=detail.reason,
         message=detail.message,
         log_path=detail.log_path,
+        resources=detail.resources and pb.ContainerResources(linux=_linux(detail.resources)),
         **_container_fields(detail.container),
     )
     return pb.ContainerStatusResponse(status=status, info=_info(detail.pid))
@@ -239,8 +256,17 @@ def container_event(event: base.ContainerEvent) -> Any:
     )
 
 
-def handler(name: str, features: base.RuntimeFeatures) -> Any:
-    recursive = name in features.recursive_readonly
-    return pb.RuntimeHandler(
-        name=name, features=pb.RuntimeHandlerFeatures(recursive_read_only_mounts=recursive)
+def handler(name: str, features: isolation.RuntimeFeatures) -> Any:
+    own = pb.RuntimeHandlerFeatures(
+        recursive_read_only_mounts=name in features.recursive_readonly,
+        user_namespaces=name in features.user_namespaces,
     )
+    return pb.RuntimeHandler(name=name, features=own)
+
+
+def stream_options(request: Any) -> StreamOptions:
+    return StreamOptions(request.stdin, request.stdout, request.stderr, request.tty)
+
+
+def stream_url(address: StreamAddress) -> str:
+    return f"http://{address.host}:{address.port}{address.target}"

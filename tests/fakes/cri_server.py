@@ -251,6 +251,21 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
             stdout=result.stdout, stderr=result.stderr, exit_code=result.exit_code
         )
 
+    async def Exec(self, request: Any, context: Any) -> Any:
+        command, options = tuple(request.cmd), cri_convert.stream_options(request)
+        address = await self._runtime.open_exec(request.container_id, command, options)
+        return pb.ExecResponse(url=cri_convert.stream_url(address))
+
+    async def Attach(self, request: Any, context: Any) -> Any:
+        options = cri_convert.stream_options(request)
+        address = await self._runtime.open_attach(request.container_id, options)
+        return pb.AttachResponse(url=cri_convert.stream_url(address))
+
+    async def PortForward(self, request: Any, context: Any) -> Any:
+        ports = tuple(request.port)
+        address = await self._runtime.open_port_forward(request.pod_sandbox_id, ports)
+        return pb.PortForwardResponse(url=cri_convert.stream_url(address))
+
     async def CheckpointContainer(self, request: Any, context: Any) -> Any:
         await self._runtime.checkpoint_container(
             request.container_id, location=request.location, timeout_s=request.timeout

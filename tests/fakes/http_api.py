@@ -1,13 +1,14 @@
 """HttpApi: an API server on a loopback port, for tests of what speaks HTTP to one.
 
 Holds objects as JSON by their path; lists, tables, patches and deletions work, nothing is
-validated. `answers` overrides any request; `requests` are all that arrived.
+validated. `answers` overrides any request, `sockets` takes those of a path over; `requests` are all
+that arrived.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -73,6 +74,7 @@ class HttpApi:
         self.objects: dict[str, dict[str, Any]] = {}
         self.requests: list[Request] = []
         self.answers: dict[tuple[str, str], Answer | list[Answer]] = {}
+        self.sockets: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {}
         self.makes_tables = True
         self._revision = 0
 
@@ -88,12 +90,14 @@ class HttpApi:
     def sent(self, method: str) -> list[Request]:
         return [request for request in self.requests if request.method == method]
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         body = json.loads(raw) if raw else None
         self.requests.append(
             Request(request.method, request.path, dict(request.query), dict(request.headers), body)
         )
+        if (talk := self.sockets.get(request.path)) is not None:
+            return await talk(request)
         answer = self.answers.get((request.method, request.path))
         if isinstance(answer, list):
             answer = answer.pop(0) if answer else None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.mounts import MountError
+from nodeagent.pods.volumes.nfs import Share
 
 # As the shipped unit runs the agent: in a mount namespace of its own, with these capabilities.
 CONFINED = [
@@ -30,10 +31,16 @@ class FakeMounts:
     def tmpfs(self, place: Path, size_bytes: int | None) -> None:
         self._note("tmpfs", str(place), str(size_bytes))
 
+    def hugepages(self, place: Path, page_bytes: int, size_bytes: int | None) -> None:
+        self._note("hugepages", str(place), str(page_bytes), str(size_bytes))
+
+    def nfs(self, place: Path, share: Share) -> None:
+        self._note("nfs", str(place), share.text().decode())
+
     def bind(self, source: int, place: Path) -> None:
         self._note("bind", os.readlink(f"/proc/self/fd/{source}"), str(place))
 
-    def unmount(self, place: Path) -> None:
+    def unmount(self, place: Path, *, share: bool = False) -> None:
         self._note("unmount", str(place))
 
     def _note(self, *call: str) -> None:

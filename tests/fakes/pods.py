@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods.observed import ObservedPod, observed_pod
+from nodeagent.pods.resize.sizes import container_size, definition
 from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import (
     Container,
@@ -84,7 +85,9 @@ def instance(
         created_at_ns=T0_NS + attempt,
         labels={names.RUNTIME_LABEL_POD_UID: UID, names.RUNTIME_LABEL_CONTAINER_NAME: name},
         annotations={
-            names.RUNTIME_ANNOTATION_CONTAINER_HASH: spec.container_hash(made_from),
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: definition(
+                spec.container_hash(made_from), container_size(Pod(), made_from)
+            ),
             names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(step),
         },
     )

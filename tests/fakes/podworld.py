@@ -12,7 +12,9 @@ from pathlib import Path
 
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
+from nodeagent.pods.devices.assignment import Devices
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.images.node_logins import NodeLogins
 from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -21,12 +23,16 @@ from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.runtime_classes import RuntimeClasses
 from nodeagent.pods.sources.source import Changed
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.user_namespaces import UserNamespaces
 from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.objects import PodObjects
+from nodeagent.pods.volumes.tokens import PodTokens
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices, SeccompProfiles
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles, restored_sizes
+from nodeagent.runtime.base import Login
 from orch.component.process import loops
 from orch.wire import names
 from orch.wire.podrules import podspec
@@ -34,6 +40,7 @@ from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Container, ContainerState, Pod
 from tests.fakes.api import FakeApi
+from tests.fakes.apistore import FakeStore
 from tests.fakes.runtime import FakeContainer, FakeRuntime
 
 EPOCH = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -51,6 +58,13 @@ class ClockedRuntime(FakeRuntime):
     def _now_ns(self) -> int:
         next(self._numbers)
         return int(now().timestamp() * 1e9)
+
+
+class NoLogins(NodeLogins):
+    """Of a node without a file of them: to look for one would take real time."""
+
+    async def logins(self, image: str) -> Sequence[Login]:
+        return ()
 
 
 class FakeSource:
@@ -83,11 +97,14 @@ class FakeSource:
 class PodWorld:
     """One node's pods; several agents one after the other may work on the same runtime."""
 
-    def __init__(self, directory: Path, runtime: FakeRuntime | None = None) -> None:
+    def __init__(
+        self, directory: Path, runtime: FakeRuntime | None = None, *, gives_devices: bool = False
+    ) -> None:
         self.directory = directory
+        self.gives_devices = gives_devices
         self.runtime = runtime or ClockedRuntime()
         self.source = FakeSource()
-        self.api = FakeApi()  # holds the ConfigMaps and Secrets that pods refer to
+        self.api = FakeApi(FakeStore(now))  # holds the ConfigMaps and Secrets that pods refer to
         self.removed: list[Pod] = []
         self.node: Node | None = Node()
         self.frozen: set[str] = set()  # ids of containers that are being checkpointed
@@ -103,12 +120,15 @@ class PodWorld:
             host_ip="192.0.2.1",
         )
         self.seccomp_root = directory / "root" / "seccomp"
+        Path(self.settings.root_dir).mkdir(exist_ok=True)
         self.use(self.source)
 
     def _pod_workers(self, sources: Sequence[FakeSource]) -> PodWorkers:
         events = PodEvents(self)
         prober = Prober(self.runtime)
         counts = self.counts
+        Path(self.settings.root_dir).mkdir(exist_ok=True)
+        allocations, sizes = restored_sizes(self.settings.root_dir, events, counts, now)
         self.services = PodServices(
             settings=self.settings,
             runtime=self.runtime,
@@ -130,8 +150,17 @@ class PodWorld:
             messages=TerminationMessages(self.settings.root_dir),
             log_links=LogLinks(str(self.directory / "pods")),
             hosts=HostsFiles(self.settings.root_dir),
-            objects=PodObjects(self.api),  # type: ignore[arg-type]
+            users=UserNamespaces(self.settings.root_dir),
+            classes=RuntimeClasses(self.api),  # type: ignore[arg-type]
+            node_logins=NoLogins(self.settings.root_dir),
+            objects=PodObjects(
+                self.api,  # type: ignore[arg-type]
+                tokens=PodTokens(self.api, now=now, jitter=lambda: 0.0),  # type: ignore[arg-type]
+            ),
             events=events,
+            allocations=allocations,
+            sizes=sizes,
+            devices=self.devices,
             now=now,
         )
         return PodWorkers(
@@ -142,11 +171,21 @@ class PodWorld:
         """Work with these sources instead of the one."""
         self.registry = PodRegistry(self.settings)
         self.counts = PodCounts()
+        self.devices = self._devices() if self.gives_devices else None
         self.workers = self._pod_workers(sources)
+
+    def _devices(self) -> Devices:
+        return Devices(self.settings.root_dir, self.registry, self.counts, shows_health=True)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.workers.run())
+            if self.devices:
+                group.create_task(self.devices.run())
 
     async def start(self, *pods: Pod) -> None:
         self.source.set(*pods)
-        self._task = loops.spawn(self.workers.run(), name="pods")
+        self._task = loops.spawn(self._run(), name="pods")
         await self.until(lambda: len(self.registry.pods()) >= min(1, len(pods)))
 
     async def stop(self) -> None:
@@ -162,7 +201,7 @@ class PodWorld:
 
     def successor(self) -> PodWorld:
         """Another agent for the same node, as after a restart."""
-        world = PodWorld(self.directory, self.runtime)
+        world = PodWorld(self.directory, self.runtime, gives_devices=self.gives_devices)
         world.source = FakeSource(*self.source.given)
         world.use(world.source)
         self._heirs.append(world)

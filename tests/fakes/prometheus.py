@@ -1,4 +1,8 @@
-"""A real Prometheus as a child of the test: its parser and its queries are what operators use."""
+"""A real Prometheus as a child of the test: its parser and its queries are what operators use.
+
+And VictoriaMetrics, which takes the same configuration, API and queries: Debian's Prometheus is
+built without discovery of targets by an API server.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,32 @@ class Prometheus:
 
 
 @contextmanager
+def victoria_metrics(directory: Path, jobs: Sequence[Job]) -> Iterator[Prometheus]:
+    """One that scrapes each second and looks for targets as often; it refuses unknown fields."""
+    program = shutil.which("victoria-metrics")
+    if not program:
+        pytest.skip("VictoriaMetrics is not installed (Debian package victoria-metrics)")
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": list(jobs)}
+    (directory / "scrape.yml").write_text(json.dumps(config))
+    port = free_port()
+    command = [
+        program, f"-promscrape.config={directory / 'scrape.yml'}", "-promscrape.config.strictParse",
+        f"-storageDataPath={directory / 'data'}", f"-httpListenAddr=127.0.0.1:{port}",
+        "-promscrape.kubernetesSDCheckInterval=1s", "-search.latencyOffset=0s",
+        "-search.disableCache", "-memory.allowedBytes=64MB", "-retentionPeriod=1d",
+    ]  # fmt: skip
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield Prometheus(f"http://127.0.0.1:{port}")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextmanager
 def prometheus(directory: Path, jobs: Sequence[Job]) -> Iterator[Prometheus]:
     """One that scrapes each second; a page it cannot parse fails the test at the end."""
     program = shutil.which("prometheus")
@@ -64,6 +94,7 @@ def prometheus(directory: Path, jobs: Sequence[Job]) -> Iterator[Prometheus]:
                 program,
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'data'}",
+                "--enable-feature=exemplar-storage",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],
             stdout=log,

@@ -13,6 +13,7 @@ from typing import Any
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.images.node_logins import NodeLogins
 from nodeagent.pods.logs.links import LogLinks
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -21,13 +22,15 @@ from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.runtime_classes import RuntimeClasses
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.user_namespaces import UserNamespaces
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.hosts import HostsFiles
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices, SeccompProfiles
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles, restored_sizes
 from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.cri import CriRuntime
 from orch.client.events import EventRecorder
@@ -69,7 +72,9 @@ class Agent:
         self.counts = PodCounts()
         events = PodEvents(EventRecorder(None, "nodeagent"))
         prober = Prober(self.runtime)
-        services = PodServices(
+        Path(settings.root_dir).mkdir(exist_ok=True)
+        allocations, sizes = restored_sizes(settings.root_dir, events, self.counts)
+        self.services = services = PodServices(
             settings=settings,
             runtime=self.runtime,
             registry=self.registry,
@@ -85,8 +90,13 @@ class Agent:
             messages=TerminationMessages(settings.root_dir),
             log_links=LogLinks(settings.pod_logs_dir),
             hosts=HostsFiles(settings.root_dir),
+            users=UserNamespaces(settings.root_dir),
+            classes=RuntimeClasses(None),
+            node_logins=NodeLogins(settings.root_dir),
             objects=PodObjects(None),
             events=events,
+            allocations=allocations,
+            sizes=sizes,
         )
         self.workers = PodWorkers(services, [FileSource(str(self.manifests), self.node)])
         self._task: asyncio.Task[None] | None = None
@@ -120,6 +130,9 @@ class Agent:
     def ids(self, name: str) -> dict[str, str]:
         statuses = self.status(name).containerStatuses or []
         return {s.name: s.containerID or "" for s in statuses if s.state and s.state.running}
+
+    def restarts(self, name: str) -> dict[str, int]:
+        return {s.name: s.restartCount for s in self.status(name).containerStatuses or ()}
 
     async def until(self, done: Callable[[], bool], *, within_s: float = 60) -> None:
         async with asyncio.timeout(within_s):

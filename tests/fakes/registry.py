@@ -1,7 +1,8 @@
-"""An image registry on a port of this machine, with one image, for those who know the password.
+"""Image registries on a port of this machine, with one image, for those who know the password.
 
-It speaks as much of the distribution API as a pull needs: manifests by tag and digest, blobs, basic
-authentication. containerd has to be told that it speaks plain HTTP.
+One is a real `docker-registry`. The other speaks as much of the distribution API as a pull needs:
+manifests by tag and digest, blobs, basic authentication, and says who asked. containerd has to be
+told that they speak plain HTTP.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import http.client
 import io
 import json
+import socket
+import subprocess
 import tarfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,8 +26,82 @@ from pathlib import Path
 from tests.conftest_runtime import RealRuntime
 from tools.runtime_lib.images import go_architecture
 
+PASSWORD = "s3cret"
+_BCRYPT = "$2b$05$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35PSZnDXlK"
 _OCI = "application/vnd.oci.image"
 _MANIFEST = f"{_OCI}.manifest.v1+json"
+
+
+def tell(runtime: RealRuntime, address: str) -> None:
+    """Tell containerd that the registry there speaks plain HTTP."""
+    told = runtime.directory / "registries" / address
+    told.mkdir(parents=True)
+    (told / "hosts.toml").write_text(f'server = "http://{address}"\n')
+
+
+@contextmanager
+def docker_registry(
+    directory: Path, repository: str, program: Path, users: Sequence[str]
+) -> Iterator[str]:
+    """The address of a real one, which knows these users by PASSWORD; the image is tagged 1."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    directory.mkdir()
+    (directory / "htpasswd").write_text("".join(f"{user}:{_BCRYPT}\n" for user in users))
+    settings = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": str(directory / "images")}},
+        "http": {"addr": address},
+        "auth": {"htpasswd": {"realm": "test", "path": str(directory / "htpasswd")}},
+    }
+    (directory / "config.yml").write_text(json.dumps(settings))
+    command = ["docker-registry", "serve", str(directory / "config.yml")]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _await(address, process)
+        _push(address, repository, _image(repository, program), users[0])
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _await(address: str, process: subprocess.Popen[bytes]) -> None:
+    host, _, port = address.partition(":")
+    until_s = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            assert process.poll() is None and time.monotonic() < until_s
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _push(address: str, repository: str, pages: Mapping[str, tuple[str, bytes]], user: str) -> None:
+    """Blobs first, since a manifest names them."""
+    login = base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
+    connection = http.client.HTTPConnection(address, timeout=30)
+
+    def ask(method: str, path: str, body: bytes = b"", kind: str = "text/plain") -> str:
+        headers = {"Authorization": f"Basic {login}", "Content-Type": kind}
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        assert answer.status < 300, answer.read()
+        answer.read()
+        return answer.headers.get("Location", "")
+
+    for path, (kind, body) in sorted(pages.items()):
+        if "/blobs/" in path:
+            upload = ask("POST", f"/v2/{repository}/blobs/uploads/").removeprefix(
+                f"http://{address}"
+            )
+            ask("PUT", f"{upload}&digest={_digest(body)}", body, "application/octet-stream")
+        elif path.endswith("/1"):
+            ask("PUT", path, body, kind)
+    connection.close()
 
 
 class Registry:
@@ -52,10 +131,7 @@ class Registry:
         return (200, *found) if found else (404, "application/json", b"{}")
 
     def tell(self, runtime: RealRuntime) -> None:
-        """Tell containerd that this registry speaks plain HTTP."""
-        told = runtime.directory / "registries" / self.address
-        told.mkdir(parents=True)
-        (told / "hosts.toml").write_text(f'server = "http://{self.address}"\n')
+        tell(runtime, self.address)
 
     @contextmanager
     def serving(self) -> Iterator[Registry]:

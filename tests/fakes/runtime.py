@@ -25,7 +25,6 @@ from nodeagent.runtime.base import (
     LinuxResources,
     RuntimeCallError,
     RuntimeCondition,
-    RuntimeFeatures,
     RuntimeNotFound,
     RuntimeVersion,
     Sandbox,
@@ -34,10 +33,12 @@ from nodeagent.runtime.base import (
     SandboxState,
     SandboxUsage,
 )
+from nodeagent.runtime.isolation import RuntimeFeatures
 from tests.fakes.runtime_archive import ARCHIVE_MEMBERS, write_archive
 from tests.fakes.runtime_events import FakeEvents
 from tests.fakes.runtime_faults import changing, left_running
 from tests.fakes.runtime_images import EPOCH_NS, FakeImages, fake_sandbox_usage, fake_usage
+from tests.fakes.runtime_streams import FakeStreams
 
 _MILLISECOND_NS = 1_000_000
 
@@ -70,7 +71,7 @@ class FakeContainer:
         self.detail = replace(self.detail, container=changed, **changes)  # type: ignore[arg-type]
 
 
-class FakeRuntime(FakeImages, FakeEvents):
+class FakeRuntime(FakeImages, FakeEvents, FakeStreams):
     """`on_exec` answers exec_sync; `archive_members` are the files of a checkpoint archive."""
 
     def __init__(self, endpoint: str = "unix:///fake/runtime.sock") -> None:
@@ -217,7 +218,7 @@ class FakeRuntime(FakeImages, FakeEvents):
             annotations=dict(spec.annotations),
         )
         log_path = str(Path(sandbox.log_directory, spec.log_path)) if spec.log_path else ""
-        detail = ContainerDetail(container=row, log_path=log_path)
+        detail = ContainerDetail(container=row, log_path=log_path, resources=_told(spec.resources))
         self.containers[row.id] = FakeContainer(spec, sandbox_id, detail, spec.resources)
         self.tell(row.id, EventKind.CREATED)
         return row.id
@@ -275,7 +276,9 @@ class FakeRuntime(FakeImages, FakeEvents):
     @changing
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         await self.begin("update_resources", container_id)
-        self._container("update_resources", container_id).resources = resources
+        container = self._container("update_resources", container_id)
+        container.resources = resources
+        container.detail = replace(container.detail, resources=_told(resources))
 
     @changing
     async def reopen_log(self, container_id: str) -> None:
@@ -309,6 +312,10 @@ class FakeRuntime(FakeImages, FakeEvents):
             return sandbox
         raise RuntimeNotFound(operation, f'sandbox "{sandbox_id}": not found')
 
+    def _ready(self, sandbox_id: str) -> None:
+        if self._sandbox("open_port_forward", sandbox_id).row.state is not SandboxState.READY:
+            raise RuntimeCallError("open_port_forward", f'sandbox "{sandbox_id}" is not running')
+
     def _container(self, operation: str, container_id: str) -> FakeContainer:
         if container := self.containers.get(container_id):
             return container
@@ -322,3 +329,8 @@ class FakeRuntime(FakeImages, FakeEvents):
 
 def _exec_nothing(_container_id: str, _command: Sequence[str]) -> ExecResult:
     return ExecResult(0, b"", b"")
+
+
+def _told(resources: LinuxResources) -> LinuxResources:
+    """What a status says of them."""
+    return replace(resources, oom_score_adj=None, unified={})

@@ -31,9 +31,11 @@ VERBS = {
 # Route → a path of it, and the subresources that open it, in order.
 WANTED = {
     "/stats/summary": ("/stats/summary", ("stats",)),
+    "/pressure": ("/pressure", ("stats",)),
     "/metrics": ("/metrics", ("metrics",)),
     "/metrics/resource": ("/metrics/resource", ("metrics",)),
     "/metrics/containerstats": ("/metrics/containerstats", ("metrics",)),
+    "/metrics/cadvisor": ("/metrics/cadvisor", ("metrics",)),
     "/metrics/probes": ("/metrics/probes", ("metrics",)),
     "/metrics/slis": ("/metrics/slis", ("metrics",)),
     "/pods": ("/pods", ("pods", "proxy")),
@@ -42,8 +44,17 @@ WANTED = {
     "/flagz": ("/flagz", ("proxy",)),
     "/statusz": ("/statusz", ("statusz", "proxy")),
     "/containerLogs/{namespace}/{pod}/{container}": ("/containerLogs/a/b/c", ("proxy",)),
+    "/exec/{namespace}/{pod}/{container}": ("/exec/a/b/c", ("proxy",)),
+    "/exec/{namespace}/{pod}/{uid}/{container}": ("/exec/a/b/u/c", ("proxy",)),
+    "/attach/{namespace}/{pod}/{container}": ("/attach/a/b/c", ("proxy",)),
+    "/attach/{namespace}/{pod}/{uid}/{container}": ("/attach/a/b/u/c", ("proxy",)),
+    "/portForward/{namespace}/{pod}": ("/portForward/a/b", ("proxy",)),
+    "/portForward/{namespace}/{pod}/{uid}": ("/portForward/a/b/u", ("proxy",)),
+    "/run/{namespace}/{pod}/{container}": ("/run/a/b/c", ("proxy",)),
+    "/run/{namespace}/{pod}/{uid}/{container}": ("/run/a/b/u/c", ("proxy",)),
     "/checkpoint": ("/checkpoint", ("checkpoint",)),
     "/checkpoint/{namespace}/{pod}/{container}": ("/checkpoint/a/b/c", ("checkpoint",)),
+    "/overview": ("/overview", ("proxy",)),
     "/livez": ("/livez", ("proxy",)),
     "/livez/{check}": ("/livez/ping", ("proxy",)),
     "/readyz": ("/readyz", ("proxy",)),
@@ -51,6 +62,7 @@ WANTED = {
     "/healthz": ("/healthz", ("healthz", "proxy")),
     "/healthz/{check}": ("/healthz/ping", ("healthz", "proxy")),
 }
+ACTS = ("/exec/", "/attach/", "/portForward/", "/run/")  # whatever the method, it is `create`
 ALL_PARTS = {part for _, parts in WANTED.values() for part in parts}
 
 
@@ -68,6 +80,10 @@ def requests(agent: Agent) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for canonical in sorted({canonical for _, canonical in routes_of(agent)}):
         path, parts = WANTED[canonical]
         yield from ((method, path, parts) for method in METHODS)
+
+
+def verb_of(method: str, path: str) -> str:
+    return "create" if path.startswith(ACTS) else VERBS[method]
 
 
 async def test_every_route_has_a_line(unserved: Agent) -> None:
@@ -200,7 +216,8 @@ async def test_each_right_opens_its_own_routes_with_its_own_verb_and_nothing_els
     reviews.tokens["good"] = Identity("alice")
     async with asking(delegated, token="good") as ask:
         for method, path, parts in requests(delegated):
-            needed = [("alice", VERBS[method], part) for part in parts if method in VERBS]
+            known = parts if method in VERBS else ()
+            needed = [("alice", verb_of(method, path), part) for part in known]
             reviews.rights, reviews.asked = set(), []
             assert await ask(method, path) == 403, (method, path)
             assert reviews.asked == [("token", "good"), *needed], (method, path)
@@ -217,7 +234,7 @@ async def test_a_served_route_answers_who_holds_the_right(
         for method, canonical in sorted(routes_of(delegated)):
             path, parts = WANTED[canonical]
             for part in parts:
-                reviews.rights = {("alice", VERBS[method], part)}
+                reviews.rights = {("alice", verb_of(method, path), part)}
                 assert await ask(method, path) in (200, 404), (method, path, part)
 
 

@@ -29,6 +29,7 @@ from nodeagent.runtime.cri import CriRuntime
 from orch.wire.errors import ApiError
 from tests.conftest_runtime import RealRuntime, provisioned, remove_pod_cgroups
 from tests.fakes.checkpoints import Pods
+from tests.fakes.realpods import Agent, manifest
 
 pytestmark = pytest.mark.seconds(30)
 
@@ -107,6 +108,49 @@ async def test_criu_writes_an_archive_and_the_container_counts_on(real_node: Rea
     assert {"checkpoint/inventory.img", "config.dump", "spec.dump"} <= names
     assert any(re.fullmatch(r"checkpoint/pages-\d+\.img", name) for name in names)
     assert await real_node.counts_on()
+
+
+AT_WORK = "exec 5>/part/file; cd /part; " + COUNTING
+MOUNTED = [  # a sub-path of a directory, of a file, in memory, and within another mount
+    [{"name": "disk", "mountPath": "/part", "subPath": "a/b"}],
+    [
+        {"name": "disk", "mountPath": "/part"},
+        {"name": "disk", "mountPath": "/part/inner", "subPath": "c"},
+        {"name": "facts", "mountPath": "/name", "subPath": "name"},
+    ],
+    [
+        {"name": "memory", "mountPath": "/part", "subPath": "a"},
+        {"name": "memory", "mountPath": "/whole", "mountPropagation": "HostToContainer"},
+    ],
+]
+FACTS = [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]
+VOLUMES = [
+    {"name": "disk", "emptyDir": {}},
+    {"name": "memory", "emptyDir": {"medium": "Memory"}},
+    {"name": "facts", "downwardAPI": {"items": FACTS}},
+]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("mounted", MOUNTED)
+async def test_a_container_at_work_in_a_sub_path_is_checkpointed(
+    real_runtime: RealRuntime, tmp_path: Path, mounted: list[dict[str, str]]
+) -> None:
+    agent = Agent(tmp_path, real_runtime.endpoint)
+    agent.start()
+    try:
+        command = ["sh", "-c", AT_WORK]
+        container = {"name": "app", "command": command, "volumeMounts": mounted}
+        agent.put(manifest("web", container, volumes=VOLUMES))
+        await agent.runs("web")
+        node = RealNode(agent.runtime, Pods(), tmp_path / "agent")
+        node.pods.running["app"] = agent.ids("web")["app"].partition("://")[2]
+        assert await node.counts_on()
+        for _ in range(2):
+            assert Path(await node.service().checkpoint("shop", "web", "app")).exists()
+            assert await node.counts_on()
+    finally:
+        await agent.close()
 
 
 GHOST = "dd if=/dev/zero of=/big bs=1M count=3; exec 3</big; rm /big; " + COUNTING

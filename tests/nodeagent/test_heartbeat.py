@@ -77,6 +77,22 @@ async def test_the_first_lease_names_holder_duration_and_owner(beat: Beat) -> No
     assert beat.verbs() == ["get", "create"], "a fresh Lease needs no update"
 
 
+async def test_until_the_node_is_registered_the_lease_waits_and_nothing_has_failed(
+    beat: Beat, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nodeagent.heartbeat")
+    beat.api.store.remove(Node, "n1")
+    beat.start()
+    await asyncio.sleep(4)
+    assert (beat.lease, beat.loop.failures, caplog.text) == (None, 0, "")
+    await asyncio.sleep(40)
+    assert caplog.text.count("waits for the Node to be registered") == 1
+    beat.node = beat.api.store.put(Node(metadata=ObjectMeta(name="n1")))
+    await asyncio.sleep(8)
+    assert beat.lease is not None and beat.loop.failures == 0
+    assert "the Lease of node n1 is renewed again" in caplog.text
+
+
 async def test_it_is_renewed_every_ten_seconds_without_reading(beat: Beat) -> None:
     beat.start()
     await asyncio.sleep(35)

@@ -100,10 +100,12 @@ def routes(app: Any) -> set[tuple[str, str]]:
 
 async def test_the_read_only_port_only_reads_and_shows_no_settings(unserved: Agent) -> None:
     assert routes(read_only_app(unserved.services)) == {
+        ("GET", "/pressure"),
         ("GET", "/stats/summary"),
         ("GET", "/metrics"),
         ("GET", "/metrics/resource"),
         ("GET", "/metrics/containerstats"),
+        ("GET", "/metrics/cadvisor"),
         ("GET", "/metrics/probes"),
         ("GET", "/metrics/slis"),
         ("GET", "/pods"),

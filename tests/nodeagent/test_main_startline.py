@@ -31,6 +31,5 @@ def test_it_names_every_gate_and_why_it_is_off() -> None:
     for gate, _ in Features({}).all():
         assert gate.name in told
     assert "NodeAgentPSI (switched off)" in told
-    assert "InPlacePodVerticalScaling (not built)" in told
     assert "ComponentStatusz (alpha)" in told
     assert told.endswith("; gates set: ComponentFlagz=true, NodeAgentPSI=false")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import SeccompKind, SeccompSetting
+from nodeagent.runtime.isolation import SeccompKind, SeccompSetting
 from nodeagent.seccomp import CONFIG_ERROR, SeccompError, resolve
 from orch.wire.records.pods import Container, Pod
 

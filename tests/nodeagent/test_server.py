@@ -36,12 +36,16 @@ class Route:
 ROUTES = {
     ("GET", "/stats/summary"): Route("/stats/summary", JSON, '"nodeName":"n1"', True),
     ("POST", "/stats/summary"): Route("/stats/summary", JSON, '"nodeName":"n1"'),
+    ("GET", "/pressure"): Route("/pressure", JSON, '"kind":"NodePressure"', True),
     ("GET", "/metrics"): Route("/metrics", METRICS, "a_counter_total 1.0\n", True),
     ("GET", "/metrics/resource"): Route(
         "/metrics/resource", METRICS, "node_cpu_usage_seconds_total", True
     ),
     ("GET", "/metrics/containerstats"): Route(
         "/metrics/containerstats", METRICS, "container_cpu_usage_seconds_total", True
+    ),
+    ("GET", "/metrics/cadvisor"): Route(
+        "/metrics/cadvisor", METRICS, "container_cpu_usage_seconds_total", True
     ),
     ("GET", "/metrics/probes"): Route("/metrics/probes", METRICS, "", True),
     ("GET", "/metrics/slis"): Route("/metrics/slis", METRICS, "process_start_time_seconds", True),
@@ -58,6 +62,7 @@ ROUTES = {
     ("POST", "/checkpoint/{namespace}/{pod}/{container}"): Route(
         "/checkpoint/shop/web/app", JSON, '{"items":["/'
     ),
+    ("GET", "/overview"): Route("/overview", "text/html; charset=utf-8", "<h1>n1</h1>"),
     ("GET", "/healthz"): Route("/healthz", TEXT, "ok", True),
     ("GET", "/healthz/{check}"): Route("/healthz/ping", TEXT, "ok", True),
     ("GET", "/livez"): Route("/livez", TEXT, "ok"),
@@ -65,6 +70,13 @@ ROUTES = {
     ("GET", "/readyz"): Route("/readyz", TEXT, "ok"),
     ("GET", "/readyz/{check}"): Route("/readyz/ping", TEXT, "ok"),
 }
+_PLACES = ("{namespace}/{pod}", "{namespace}/{pod}/{uid}")
+STREAMS = {  # asked in test_container_streams.py
+    *((m, f"/{name}/{place}/{{container}}") for m in ("GET", "POST") for name in ("exec", "attach")
+      for place in _PLACES),
+    *((method, f"/portForward/{place}") for method in ("GET", "POST") for place in _PLACES),
+    *(("POST", f"/run/{place}/{{container}}") for place in _PLACES),
+}  # fmt: skip
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -78,7 +90,7 @@ def routes_of(app: web.Application) -> set[tuple[str, str]]:
 
 
 async def test_every_route_has_a_case_here(unserved: Agent) -> None:
-    assert routes_of(unserved.app) == set(ROUTES)
+    assert routes_of(unserved.app) == set(ROUTES) | STREAMS
 
 
 async def test_debugging_pages_are_served_only_where_they_are_switched_on(unserved: Agent) -> None:
@@ -119,7 +131,9 @@ async def test_a_certificate_without_rights_gets_nothing(
 
 async def test_monitoring_may_only_read_statistics_metrics_and_health(agent: Agent) -> None:
     readable = {route.path for route in ROUTES.values() if route.monitoring}
-    assert {path.split("/")[1] for path in readable} == {"stats", "metrics", "healthz"}
+    assert {path.split("/")[1] for path in readable} == {
+        "stats", "pressure", "metrics", "healthz",
+    }  # fmt: skip
     expected = {
         (method, route.path): 200 if route.path in readable and method in ("GET", "HEAD") else 403
         for route in ROUTES.values()

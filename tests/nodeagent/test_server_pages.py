@@ -5,6 +5,7 @@ Who else may ask is in test_server. Rules: nodeagent.md §1, §6 and §7.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,13 @@ async def test_the_configuration_is_shown_without_its_secrets(agent: Agent) -> N
     assert "of-the-header" not in answer.text
 
 
+async def test_pressure_is_told_in_two_kilobytes(agent: Agent) -> None:
+    answer = await agent.ask("GET", "/pressure")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert (answer.json()["kind"], answer.json()["nodeName"]) == ("NodePressure", "n1")
+    assert len(answer.body) <= 2048
+
+
 async def test_statistics_come_compressed_to_who_takes_it(agent: Agent) -> None:
     for path in ("/stats/summary", "/metrics", "/metrics/resource", "/metrics/containerstats"):
         answer = await agent.ask("GET", path, headers={"Accept-Encoding": "gzip"})
@@ -45,6 +53,17 @@ async def test_statistics_come_compressed_to_who_takes_it(agent: Agent) -> None:
         assert answer.body
         plain = await agent.ask("GET", path, headers={"Accept-Encoding": "identity"})
         assert "Content-Encoding" not in plain.headers
+
+
+async def test_openmetrics_leads_from_a_latency_to_a_request(agent: Agent) -> None:
+    """The other format has no place for it."""
+    await agent.ask("GET", "/pods", headers={"X-Request-Id": "slow-one"})
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    page = (await agent.ask("GET", "/metrics", headers=headers)).text
+    assert re.search(
+        r'_duration_seconds_bucket\{[^}]*path="pods"[^}]*\} 1\.0 # \{request_id="slow-one"\} ', page
+    )
+    assert "slow-one" not in (await agent.ask("GET", "/metrics")).text
 
 
 async def test_metrics_come_in_the_requested_format(agent: Agent) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from orch.component.process import clock
+from tests.systemd.page import build
 from tools.runtime_lib.progress import RuntimeToolError
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted
@@ -19,6 +20,7 @@ Made = TypeVar("Made")
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = Path(os.environ.get("TEST_MACHINE_BASE") or ROOT / ".test" / "testbed" / "base")
+LATER_VERSION = "99.0"
 
 # What a machine of the wrong kind lacks; anything else that fails is a failure.
 _NOT_ON_THIS_MACHINE = (
@@ -46,6 +48,16 @@ def machine(
     with booted(machine_root, scratch, shown) as running:
         installed.install(running, scratch / "pki", now=clock.utc_now())
         yield running
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all packages of this tree, and below `later` those of a later version."""
+    into = tmp_path_factory.mktemp("packages")
+    build("deb", "--out", str(into))
+    later = ("--version", LATER_VERSION, "--out", str(into / "later"))
+    build("deb", "--package", "nodeagent", *later)
+    return into
 
 
 def or_skip(make: Callable[[], Made]) -> Made:

@@ -117,6 +117,16 @@ def test_the_node_is_reported_by_the_agent_in_its_sandbox(running: BootedMachine
     assert "Operation not permitted" not in running.journal(AGENT)
 
 
+def test_the_api_server_gives_pods_its_authority_without_a_drop_in(
+    running: BootedMachine,
+) -> None:
+    command = ("orchctl", f"--kubeconfig={installed.ADMIN_KUBECONFIG}")
+    published = ("get", "configmap", "kube-root-ca.crt", "-n", "default", "-o", "json")
+    until(lambda: running.run(*command, *published).returncode == 0, "the authority for pods")
+    shown = json.loads(running.check(*command, *published))
+    assert shown["data"]["ca.crt"] == running.path("/etc/orch-apiserver/ca.crt").read_text()
+
+
 def test_a_hung_agent_is_killed_by_the_watchdog_and_started_again(
     quick_watchdog: BootedMachine,
 ) -> None:

@@ -7,35 +7,27 @@ something is, but for limits that systemd itself sets.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orch.component.process import clock
+from tests.systemd import emulated as emulated_services
 from tests.systemd.conftest import ROOT, or_skip
+from tests.systemd.emulated import AGENT, HEAD, asked, until
 from tools.testbed import installed
 from tools.testbed.machine import Machine
-from tools.testbed.virtual import EmulatedMachine, ensure, import_images, virtual
+from tools.testbed.virtual import EmulatedMachine, ensure, virtual
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.seconds(300)]
 
-AGENT = "nodeagent.service"
-CONTROL_PLANE = ("orch-apiserver.service", "orch-controller-manager.service")
-# The units' own times are kept in test_booted.py, on a processor that is not emulated.
-PATIENCE = {
-    AGENT: "[Service]\nTimeoutStartSec=300\nWatchdogSec=60\n",
-    **dict.fromkeys(CONTROL_PLANE, "[Service]\nTimeoutStartSec=300\n"),
-}
 POD = f"busy-{installed.NODE}"
 PODS = "/api/v1/namespaces/default/pods"
 DATA = "/var/lib/nodeagent/pods/*/volumes/*/data"  # of the pod, as its machine sees it
 CGROUPS = "/sys/fs/cgroup"
 DROP_IN = "/etc/nodeagent/config.d/reloaded.conf"
-HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 MANIFEST = """
 apiVersion: v1
 kind: Pod
@@ -124,28 +116,10 @@ def guest(emulated: EmulatedMachine) -> Machine:
 
 
 def start(machine: Machine, scratch: Path) -> None:
-    import_images(machine)
-    runtime = "unix:///run/containerd/containerd.sock"
-    pki = Path(tempfile.mkdtemp(dir=scratch))  # another one for each boot
-    installed.install(machine, pki, now=clock.utc_now(), runtime=runtime)
-    for unit, times in PATIENCE.items():
-        machine.write(f"/etc/systemd/system/{unit}.d/emulated.conf", times)
-    machine.check("systemctl", "daemon-reload", timeout_s=180)
+    emulated_services.install(machine, scratch)
     machine.write("/etc/nodeagent/manifests/busy.yaml", MANIFEST, mode=0o600)
-    machine.check("systemctl", "start", *CONTROL_PLANE, AGENT, timeout_s=400)
+    emulated_services.start(machine)
     until(lambda: phase(machine) == "Running", "the pod runs")
-
-
-def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:
-    end_s = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
-        time.sleep(3)  # to ask is work for the machine
-
-
-def asked(machine: Machine, path: str) -> str:
-    """What the API server answers."""
-    return machine.check("page", f"{installed.APISERVER}{path}", timeout_s=180)
 
 
 def page(machine: Machine, path: str) -> str:

@@ -131,15 +131,17 @@ def runtime(tmp_path: Path, base_path: Path) -> Iterator[Runtime]:
 
 @pytest.mark.real
 def test_up_serves_cri_with_images_and_doing_it_again_changes_nothing(runtime: Runtime) -> None:
-    endpoint = runtime.tool("up")
+    told = runtime.tool("up")
     status = json.loads(runtime.tool("status"))
 
+    endpoint, address = told.splitlines()
     assert endpoint == runtime.layout.endpoint
+    assert address == status["subnet"].removesuffix("0/24") + "1"
     assert cri.version(runtime.layout.socket).name == "containerd"
     assert status["up"] is True
     assert {images.BUSYBOX, images.PAUSE} <= status["images"].keys()
     assert status["versions"].keys() >= {"containerd", "runc", "criu"}
-    assert runtime.tool("up") == endpoint
+    assert runtime.tool("up") == told
     assert json.loads(runtime.tool("status"))["pids"] == status["pids"]
 
 
@@ -243,7 +245,7 @@ def test_up_starts_anew_over_what_a_reboot_left(runtime: Runtime) -> None:
     runtime.kill(runtime.this.living())
     runtime.layout.record.write_text('{"state": "up", "su')
 
-    assert runtime.tool("up") == runtime.layout.endpoint
+    assert runtime.tool("up").splitlines()[0] == runtime.layout.endpoint
 
     assert runtime.contained() == set()
     runtime.run_pod("another")
@@ -272,7 +274,7 @@ def test_up_and_down_recover_from_an_up_that_was_killed(runtime: Runtime, delay_
         time.sleep(delay_s)  # not a wait for something: where the kill lands is what varies
         interrupted.kill()
 
-    assert runtime.tool("up") == runtime.layout.endpoint
+    assert runtime.tool("up").splitlines()[0] == runtime.layout.endpoint
     runtime.tool("down")
 
     assert runtime.traces() == []
@@ -281,9 +283,10 @@ def test_up_and_down_recover_from_an_up_that_was_killed(runtime: Runtime, delay_
 @pytest.mark.real
 def test_two_runs_of_up_at_once_make_one_instance(runtime: Runtime) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        endpoints = list(pool.map(runtime.tool, ["up", "up"]))
+        told = list(pool.map(runtime.tool, ["up", "up"]))
 
-    assert endpoints == [runtime.layout.endpoint] * 2
+    assert told[0] == told[1]
+    assert told[0].splitlines()[0] == runtime.layout.endpoint
     commands = [process.command[0] for process in runtime.this.living()]
     assert sorted(Path(command).name for command in commands) == ["containerd", "sleep"]
 

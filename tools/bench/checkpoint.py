@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
+from tests.conftest_runtime import provisioned
+from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.bench import processes
 
 MEMORY_MIB = int(os.environ.get("BENCH_CHECKPOINT_MIB") or 512)
@@ -42,17 +43,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         compile_counter(directory / "bin")
-        runtime = directory / "rt"
-        shared = ("--share", str(directory))
-        up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
-        try:
-            endpoint = up.stdout.strip()
+        with provisioned(directory / "rt", share=directory) as runtime:
             load = os.getloadavg()[0]
             print(_row("", *_HEADINGS))
-            overhead = _measure(directory, "plain", endpoint)
-            _measure(directory, "encrypted", endpoint)
-        finally:
-            runtime_tool("down", "--dir", str(runtime))
+            overhead = _measure(directory, "plain", runtime.endpoint)
+            _measure(directory, "encrypted", runtime.endpoint)
     print(f"limit: overhead < {_LIMIT_PERCENT} % of the runtime's call, {MEMORY_MIB} MiB touched, "
           f"mean of {ROUNDS}; times in s, memory in MiB; load {load:.0f} at the start")  # fmt: skip
     return int(overhead >= _LIMIT_PERCENT)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Run the benchmark; the number of missed limits."""
     scale = scale_of(arguments)
     table = Table()
-    with _control_plane(scale) as cluster, _hollow(cluster, scale.nodes) as (process, control):
+    with _control_plane(scale) as cluster, hollow_nodes(cluster, scale.nodes) as (process, control):
         course = _measure(scale, cluster, process, control, table)
     print(f"\n{table.markdown()}")
     title = f"{scale.nodes} nodes, {scale.steady_s / 60:g} minutes, {_STORES[scale.etcd]}"
@@ -117,7 +117,10 @@ def _control_plane(scale: Scale) -> Iterator[LocalCluster]:
 
 
 @contextmanager
-def _hollow(cluster: LocalCluster, nodes: int) -> Iterator[tuple[subprocess.Popen[str], Control]]:
+def hollow_nodes(
+    cluster: LocalCluster, nodes: int
+) -> Iterator[tuple[subprocess.Popen[str], Control]]:
+    """Hollow nodes as one process, and their control."""
     process = subprocess.Popen(
         [
             sys.executable, "-c", "import sys; from nodeagent.main import main; sys.exit(main())",

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
+from tests.conftest_runtime import provisioned
+from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.bench import processes
 from tools.bench.table import Table
 
@@ -34,13 +35,9 @@ def main() -> int:
     table = Table()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
-        runtime = directory / "rt"
-        shared = ("--share", str(directory / "run" / "nodeagent"))
-        up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
-        try:
-            _measure(directory / "run", up.stdout.strip(), table)
-        finally:
-            runtime_tool("down", "--dir", str(runtime))
+        share = directory / "run" / "nodeagent"
+        with provisioned(directory / "rt", share=share) as runtime:
+            _measure(directory / "run", runtime.endpoint, table)
     print(f"\n{table.markdown()}")
     return table.missed
 

@@ -19,7 +19,8 @@ from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.wire.records.pods import Pod
-from tests.e2e.harness import RUNTIME_BASE, LocalCluster, local_cluster, runtime_tool
+from tests.conftest_runtime import provisioned
+from tests.e2e.harness import LocalCluster, local_cluster
 from tools.bench import processes
 
 FULL = int(os.environ.get("BENCH_PODS") or 110)
@@ -35,18 +36,14 @@ _SUM = re.compile(
 def main() -> None:
     """Print the results."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        directory = Path(name)
-        runtime = directory / "rt"
-        run_dir = directory / "run"
+        run_dir = Path(name, "run")
         (run_dir / "manifests").mkdir(parents=True)
-        shared = ("--share", str(run_dir / "nodeagent"))
-        up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed agent has its code compiled
-        try:
-            with local_cluster(run_dir, runtime=up.stdout.strip()) as cluster:
-                asyncio.run(Bench(cluster).run())
-        finally:
-            runtime_tool("down", "--dir", str(runtime))
+        with (
+            provisioned(Path(name, "rt"), share=run_dir / "nodeagent") as runtime,
+            local_cluster(run_dir, runtime=runtime.endpoint) as cluster,
+        ):
+            asyncio.run(Bench(cluster).run())
 
 
 class Bench:

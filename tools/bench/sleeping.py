@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
+from tests.conftest_runtime import provisioned
+from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.bench import processes
 from tools.bench.client import Client, percentile
 from tools.bench.table import Table
@@ -51,21 +52,19 @@ def sleeping_pods(count: int) -> Iterator[LocalCluster]:
     """A cluster whose node runs that many pods of one sleeping container each."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed agent has its code compiled
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        runtime, run_dir = Path(name, "rt"), Path(name, "run")
-        shared = ("--share", str(run_dir / "nodeagent"))
-        up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
-        try:
-            _write_manifests(run_dir / "manifests", count)
-            with local_cluster(run_dir, runtime=up.stdout.strip()) as cluster:
-                eventually(
-                    lambda: _running(cluster) == count,
-                    within_s=_START_WITHIN_S,
-                    what=f"{count} pods run",
-                    poll_s=2.0,
-                )
-                yield cluster
-        finally:
-            runtime_tool("down", "--dir", str(runtime))
+        run_dir = Path(name, "run")
+        _write_manifests(run_dir / "manifests", count)
+        with (
+            provisioned(Path(name, "rt"), share=run_dir / "nodeagent") as runtime,
+            local_cluster(run_dir, runtime=runtime.endpoint) as cluster,
+        ):
+            eventually(
+                lambda: _running(cluster) == count,
+                within_s=_START_WITHIN_S,
+                what=f"{count} pods run",
+                poll_s=2.0,
+            )
+            yield cluster
 
 
 def _write_manifests(directory: Path, count: int) -> None:

@@ -16,6 +16,7 @@ from tools.bench import (
     cadvisor,
     cgroup_tree,
     peers,
+    pressure,
     rendering,
     sampling,
     serving,
@@ -35,6 +36,7 @@ def main() -> int:
         "sampling": sampling.add_rows,
         "rendering": _rendering,
         "steady": steady.add_rows,
+        "pressure": pressure.add_rows,
         "serving": serving.add_rows,
         "sleeping": sleeping.add_rows,
     }

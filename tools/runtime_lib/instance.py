@@ -1,6 +1,7 @@
 """A private containerd: its directory, its record, its processes, its status."""
 
 import dataclasses
+import ipaddress
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,10 @@ class Instance:
             return ready and {images.BUSYBOX, images.PAUSE} <= cri.images(self.layout.socket).keys()
         except cri.CallFailed:
             return False
+
+    def host_address(self) -> ipaddress.IPv4Address:
+        """The address of the machine on the bridge, once the instance is up."""
+        return ipaddress.IPv4Network(self.record()["subnet"])[1]
 
     def status(self) -> dict[str, object]:
         """Describe the instance: what runs, from what, and what it has."""

@@ -84,7 +84,7 @@ def install(machine: Machine, pki: Path, *, now: datetime, runtime: str = "") ->
     _configure_agent(machine, certificates, runtime)
     _configure_apiserver(machine, certificates)
     machine.write(
-        "/etc/orch-controller-manager/kubeconfig",
+        "/etc/orch-apiserver/controller-manager.kubeconfig",
         _kubeconfig(certificates, certificates.controller),
         mode=0o600,
     )
@@ -126,8 +126,14 @@ def _configure_apiserver(machine: Machine, certificates: Certificates) -> None:
         ("nodeagent-ca.crt", certificates.ca_file),
         ("nodeagent-client.crt", certificates.proxy.cert_file),
         ("nodeagent-client.key", certificates.proxy.key_file),
+        ("service-account.key", certificates.service_account.key_file),
+        ("ca.crt", certificates.ca_file),
+        ("ca.key", Path(certificates.ca_file).with_suffix(".key")),
+        ("nodeagent-ca.key", Path(certificates.ca_file).with_suffix(".key")),
     ):
         machine.write(f"/etc/orch-apiserver/{name}", Path(source).read_text(), mode=0o600)
+    ended = "abcdef.0123456789abcdef 2020-01-01T00:00:00Z\n"
+    machine.write("/etc/orch-apiserver/bootstrap-token", ended, mode=0o600)
     arguments = "--node-proxy-allow-loopback"
     machine.write("/etc/default/orch-apiserver", f'APISERVER_ARGS="{arguments}"\n')
 

@@ -8,12 +8,14 @@ thousandths, everything else in its own unit; only `as_texts` formats them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodeagent.node.rules.facts import NodeFacts
+from nodeagent.node.rules.facts import DeviceFacts, NodeFacts
 from nodeagent.node.rules.pressure import Threshold
+from nodeagent.pods.devices.inventory import ResourceCount
 from orch.wire import quantity
+from orch.wire.podrules.resources import is_extended_name
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -83,6 +85,19 @@ def reservation_problems(capacity: Mapping[str, int], reserved: Mapping[str, int
         for resource, amount in reserved.items()
         if resource in capacity and amount > capacity[resource]
     ]
+
+
+def extended(
+    devices: DeviceFacts, existing: Mapping[str, str] | None, count: Callable[[ResourceCount], int]
+) -> dict[str, str]:
+    """The extended resources: devices, and what others have written into the `existing` ones.
+
+    Those whose plugin is gone for good are 0.
+    """
+    others = {} if devices.is_first and devices.counts is not None else existing or {}
+    kept = {resource: amount for resource, amount in others.items() if is_extended_name(resource)}
+    own = {resource: str(count(found)) for resource, found in (devices.counts or {}).items()}
+    return {**kept, **dict.fromkeys(devices.gone, "0"), **own}
 
 
 def missing_resources(capacity: Mapping[str, int]) -> list[str]:

@@ -7,10 +7,10 @@ network, and Ready last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from nodeagent.node.rules import capacity, pressure
+from nodeagent.node.rules import capacity, contention, pressure
 from nodeagent.node.rules.facts import NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.runtime import verdict
@@ -59,15 +59,34 @@ _PRESSURES = {
 
 
 def node_conditions(
-    facts: NodeFacts, state: PressureState, amounts: Mapping[str, int], *, transition_s: float
+    facts: NodeFacts,
+    state: PressureState,
+    amounts: Mapping[str, int],
+    *,
+    transition_s: float,
+    watched: Collection[str] = (),
 ) -> tuple[ConditionValue, ...]:
-    """Every condition that the agent knows now; `amounts` is the node's capacity."""
+    """Every condition that the agent knows now; `amounts` is the node's capacity.
+
+    `watched` are those from stalls that are reported where the kernel measures them.
+    """
     pressures = [
         bad if pressure.is_under(state, kind, facts.time_s, transition_s) else good
         for kind, (bad, good) in _PRESSURES.items()
     ]
+    contended = [
+        _contended(kind, is_on=kind in state.contended)
+        for kind in contention.KINDS
+        if kind in watched and kind in facts.usage.stalls
+    ]
     network = network_value(facts)
-    return (*pressures, *([network] if network else []), ready_value(facts, amounts))
+    return (*pressures, *contended, *([network] if network else []), ready_value(facts, amounts))
+
+
+def _contended(kind: str, *, is_on: bool) -> ConditionValue:
+    if is_on:
+        return _pressure(kind, "True", f"Has{kind}", f"has {kind}")
+    return _pressure(kind, "False", f"HasNo{kind}", f"has no {kind}")
 
 
 def ready_value(facts: NodeFacts, amounts: Mapping[str, int]) -> ConditionValue:
@@ -102,10 +121,10 @@ def stamped(
 ) -> list[NodeCondition]:
     """The node's conditions with times; lastTransitionTime changes only with the status.
 
-    Conditions of other writers come first, unchanged.
+    Conditions of other writers come first, unchanged; those from stalls go with their gate.
     """
     before = {condition.type: condition for condition in existing or ()}
-    own = {v.type for v in values}
+    own = {*contention.KINDS, *(v.type for v in values)}
     others = [condition for condition in before.values() if condition.type not in own]
     return [*others, *(_stamped(v, before.get(v.type), now) for v in values)]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.runtime.base import RuntimeFeatures
+from nodeagent.node.rules.contention import StallShare
+from nodeagent.pods.devices.inventory import ResourceCount
+from nodeagent.runtime.isolation import RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 
 
@@ -26,6 +28,7 @@ class MachineFacts:
     machine_id: str = ""
     system_uuid: str = ""
     boot_id: str = ""
+    swap_bytes: int = 0
     hugepages_bytes: Mapping[int, int] = field(default_factory=dict)  # page size → all its pages
 
 
@@ -48,6 +51,20 @@ class UsageFacts:
     pids_in_use: int | None = None
     pids_max: int | None = None
     checkpoint_excess_bytes: int | None = None  # above the limits of the store
+    stalls: Mapping[str, StallShare] = field(default_factory=dict)  # by condition
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What device plugins list; `counts` is None until it is known which resources they have.
+
+    `gone` are resources that had a plugin. `is_first`: no earlier agent has left word of plugins,
+    so that what the node object says of extended resources is nobody's.
+    """
+
+    counts: Mapping[str, ResourceCount] | None = None
+    gone: frozenset[str] = frozenset()
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +90,5 @@ class NodeFacts:
     features: RuntimeFeatures | None = None  # of the runtime, None: not known
     images: tuple[ImageFacts, ...] = ()
     addresses: tuple[AddressFacts, ...] = ()
+    devices: DeviceFacts = DeviceFacts()
     problems: tuple[str, ...] = ()  # other reasons not to be Ready: "node is shutting down"

@@ -58,10 +58,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class PressureState:
-    """`met_since_s`: thresholds met now, and since when; `last_seen_s`: per condition type."""
+    """`met_since_s`: thresholds met now, and since when; `last_seen_s`: per condition type.
+
+    `contended`: the conditions of `contention` that are True.
+    """
 
     met_since_s: Mapping[Threshold, float] = field(default_factory=dict)
     last_seen_s: Mapping[str, float] = field(default_factory=dict)
+    contended: frozenset[str] = frozenset()
 
 
 # Met when the store of checkpoints holds more than it may and nothing of it can go.
@@ -120,7 +124,8 @@ def step(
     last_seen = dict(state.last_seen_s)
     for threshold in met:
         last_seen[CONDITION_OF[threshold.signal]] = now_s
-    return PressureState({t: state.met_since_s.get(t, now_s) for t in met}, last_seen)
+    met_since = {t: state.met_since_s.get(t, now_s) for t in met}
+    return PressureState(met_since, last_seen, state.contended)
 
 
 def is_under(state: PressureState, condition: str, now_s: float, transition_s: float) -> bool:

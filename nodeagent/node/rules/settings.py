@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
-from nodeagent.node.rules import addresses, capacity, labels, pressure
+from nodeagent.node.rules import addresses, capacity, contention, labels, pressure
 from nodeagent.node.rules.facts import MachineFacts
 from nodeagent.node.rules.pressure import Threshold
 from orch.component.flags.features import Features, Stage
 from orch.wire.records.core import Taint
 
 DECLARED_FEATURES_GATE = "NodeDeclaredFeatures"
+CONTENTION_GATE = "PSINodeCondition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,11 @@ class NodeSettings:
     reserved: Mapping[str, int] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()
     pressure_transition_s: float = 300.0
+    contention: Mapping[str, float] = field(default_factory=dict)  # condition → percent
     max_images: int = 50
     declared_features: tuple[str, ...] | None = None  # None: the gate is off
     register: bool = True
+    provider_id: str = ""
 
 
 def node_settings(
@@ -72,9 +75,11 @@ def node_settings(
             pressure.CHECKPOINT_STORE,
         ),
         pressure_transition_s=config.evictionPressureTransitionPeriod,
+        contention=_contention(config) if features.enabled(CONTENTION_GATE) else {},
         max_images=config.nodeStatusMaxImages,
         declared_features=_declared(features),
         register=config.registerNode,
+        provider_id=config.providerID,
     )
 
 
@@ -85,6 +90,15 @@ def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) 
     problems = capacity.reservation_problems(known, settings.reserved)
     address = addresses.node_ip_problem(node_ip)
     return [*problems, *([address] if address else [])]
+
+
+def _contention(config: NodeAgentConfiguration) -> dict[str, float]:
+    return {
+        contention.SYSTEM_MEMORY: config.systemMemoryContentionThreshold,
+        contention.SYSTEM_DISK: config.systemDiskContentionThreshold,
+        contention.PODS_MEMORY: config.kubepodsMemoryContentionThreshold,
+        contention.PODS_DISK: config.kubepodsDiskContentionThreshold,
+    }
 
 
 def _declared(features: Features) -> tuple[str, ...] | None:

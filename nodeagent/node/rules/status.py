@@ -13,7 +13,7 @@ from nodeagent.node.rules.conditions import ConditionValue
 from nodeagent.node.rules.facts import ImageFacts, MachineFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
-from nodeagent.runtime.base import RuntimeFeatures
+from nodeagent.runtime.isolation import RuntimeFeatures
 from orch.wire.records.core import (
     ContainerImage,
     DaemonEndpoint,
@@ -25,6 +25,7 @@ from orch.wire.records.core import (
     NodeRuntimeHandlerFeatures,
     NodeSpec,
     NodeStatus,
+    NodeSwapStatus,
     NodeSystemInfo,
 )
 from orch.wire.records.meta import ObjectMeta
@@ -38,7 +39,11 @@ def condition_values(
 ) -> tuple[ConditionValue, ...]:
     amounts = _capacity(settings, facts)
     return conditions.node_conditions(
-        facts, state, amounts, transition_s=settings.pressure_transition_s
+        facts,
+        state,
+        amounts,
+        transition_s=settings.pressure_transition_s,
+        watched=settings.contention,
     )
 
 
@@ -46,7 +51,9 @@ def initial_node(settings: NodeSettings, facts: NodeFacts, state: PressureState,
     """The object to register."""
     return Node(
         metadata=ObjectMeta(name=settings.node_name, labels=wanted_labels(settings, facts.machine)),
-        spec=NodeSpec(taints=list(settings.taints) or None),
+        spec=NodeSpec(
+            taints=list(settings.taints) or None, providerID=settings.provider_id or None
+        ),
         status=node_status(settings, facts, condition_values(settings, facts, state), None, now),
     )
 
@@ -70,11 +77,18 @@ def node_status(
     amounts = _capacity(settings, facts)
     usable = capacity.allocatable(amounts, settings.reserved, settings.thresholds)
     before = existing.conditions if existing else None
+    offered = existing.capacity if existing else None
     endpoint = DaemonEndpoint(Port=settings.agent_port)
     features = settings.declared_features
     return NodeStatus(
-        capacity=capacity.as_texts(amounts),
-        allocatable=capacity.as_texts(usable),
+        capacity={
+            **capacity.as_texts(amounts),
+            **capacity.extended(facts.devices, offered, lambda found: found.capacity),
+        },
+        allocatable={
+            **capacity.as_texts(usable),
+            **capacity.extended(facts.devices, offered, lambda found: found.allocatable),
+        },
         conditions=conditions.stamped(values, before, now),
         addresses=[NodeAddress(type=a.type, address=a.address) for a in facts.addresses],
         daemonEndpoints=NodeDaemonEndpoints(nodeagentEndpoint=endpoint, kubeletEndpoint=endpoint),
@@ -100,6 +114,10 @@ def patch(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
         for name in ("declaredFeatures", "features", "images", "runtimeHandlers")
         if name in old and name not in new
     }
+    for name in ("capacity", "allocatable"):  # merged entry by entry
+        if name in changed:
+            removed = dict.fromkeys(old.get(name, {}).keys() - new[name].keys())
+            changed[name] = {**removed, **new[name]}
     return {"status": {**changed, **gone}}
 
 
@@ -131,6 +149,7 @@ def _node_info(settings: NodeSettings, facts: NodeFacts) -> NodeSystemInfo:
         kubeProxyVersion=settings.agent_version,
         operatingSystem=machine.operating_system,
         architecture=machine.architecture,
+        swap=NodeSwapStatus(capacity=machine.swap_bytes) if machine.swap_bytes else None,
     )
 
 
@@ -148,7 +167,8 @@ def _handlers(features: RuntimeFeatures) -> list[NodeRuntimeHandler] | None:
         NodeRuntimeHandler(
             name=name,
             features=NodeRuntimeHandlerFeatures(
-                recursiveReadOnlyMounts=name in features.recursive_readonly, userNamespaces=False
+                recursiveReadOnlyMounts=name in features.recursive_readonly,
+                userNamespaces=name in features.user_namespaces,
             ),
         )
         for name in sorted(features.handlers)[:_MAX_HANDLERS]

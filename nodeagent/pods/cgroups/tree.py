@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 log = logging.getLogger(__name__)
+
+PARENT = "/orchpods"  # the cgroup of all pods, below the configured root
+_NO_LIMIT = 2**62  # and more is what a v1 kernel calls unlimited memory
 
 
 class CgroupError(Exception):
@@ -28,6 +32,16 @@ def hierarchies(root: Path) -> dict[str, Path]:
         for entry in os.scandir(root)
         if entry.is_dir(follow_symlinks=False)
     }
+
+
+def is_unified(root: Path) -> bool:
+    """Whether the host has cgroup v2 alone; a hybrid one has it beside v1, without controllers."""
+    return (root / "cgroup.controllers").exists()
+
+
+def limits_swap(root: Path) -> bool:
+    """Whether the kernel can limit what a cgroup v2 swaps; the root itself has no such file."""
+    return any(root.glob("*/memory.swap.max"))
 
 
 def make(name: str, hierarchy: Path, directory: Path) -> None:
@@ -46,6 +60,24 @@ def set_bounds(directory: Path, bounds: Mapping[str, str]) -> None:
         path = directory / file
         if path.exists() and path.read_text().strip() != value:
             path.write_text(value)
+
+
+def move_bounds(directory: Path, bounds: Mapping[str, str], *, grow: bool) -> None:
+    """Write those values that are above what is in force, or those that are below. OSError."""
+    for file, value in bounds.items():
+        path = directory / file
+        if not path.exists():
+            continue
+        current, wanted = _height(path.read_text()), _height(value)
+        if wanted != current and (wanted > current) is grow:
+            path.write_text(value)
+
+
+def _height(value: str) -> float:
+    """The first number of a bound; above all others where there is none."""
+    first = (value.split() or ["max"])[0]
+    height = math.inf if first in ("max", "-1") else float(first)
+    return height if height < _NO_LIMIT else math.inf
 
 
 def _make_unified(root: Path, directory: Path) -> None:

@@ -6,18 +6,22 @@ scheduler, since static pods bypass it and its view may be stale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from nodeagent.pods.decide.phase import EVICTED
-from nodeagent.pods.spec import sysctls
+from nodeagent.pods.resize.judging import shortage
+from nodeagent.pods.spec import isolation, sysctls
+from nodeagent.pods.spec.env import SpecError
 from orch.wire import names, quantity
-from orch.wire.podrules import podspec
-from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, is_tolerated, requested, tolerates
+from orch.wire.podrules import fit, podspec
+from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, requested, tolerates
+from orch.wire.podrules.resources import HUGE_PAGES, is_extended_name
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
 
-_COUNTED = ("cpu", "memory")
+_COUNTED = ("cpu", "memory", "ephemeral-storage")
+_PODS = "pods"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -29,22 +33,53 @@ class Refusal:
     message: str
 
 
-def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
-    """Why `pod` cannot run beside `others` on `node`; None when it can."""
+def none_given(_resource: str) -> bool:
+    return False
+
+
+def unassigned(problem: str) -> Refusal | None:
+    """The refusal of a pod whose devices cannot be given; None for no problem."""
+    return Refusal("UnexpectedAdmissionError", f"Pod was rejected: {problem}") if problem else None
+
+
+def refusal(
+    pod: Pod,
+    node: Node,
+    others: Iterable[Pod],
+    *,
+    unsafe_sysctls: Collection[str] = (),
+    given_here: Callable[[str], bool] = none_given,
+    apparmor: bool = True,
+) -> Refusal | None:
+    """Why `pod` cannot run beside `others` on `node`; None when it can.
+
+    Resources that are `given_here`, as devices, are not counted: who has been given some fits.
+    `apparmor`: whether this host has it enabled.
+    """
     listed = list(others)
     found = (
         _pressure_problem(pod, node)
         or _pods_problem(node, listed)
-        or _amount_problem(pod, node, listed)
+        or _amount_problem(pod, node, listed, given_here)
         or _port_problem(pod, listed)
         or _selector_problem(pod, node)
         or _taint_problem(pod, node)
+        or _apparmor_problem(pod, enabled=apparmor)
     )
     if found is None:
         info = node.status.nodeInfo
-        problem = sysctls.sysctl_problem(pod, info.kernelVersion if info else "")
+        problem = sysctls.sysctl_problem(pod, info.kernelVersion if info else "", unsafe_sysctls)
         found = Refusal("SysctlForbidden", problem) if problem else None
     return found and Refusal(found.reason, f"Pod was rejected: {found.message}")
+
+
+def _apparmor_problem(pod: Pod, *, enabled: bool) -> Refusal | None:
+    try:
+        for container in podspec.all_containers(pod):
+            isolation.apparmor(pod, container, enabled=enabled)
+    except SpecError as error:
+        return Refusal("AppArmor", str(error))
+    return None
 
 
 def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
@@ -66,16 +101,22 @@ def _asks_for_memory(pod: Pod) -> bool:
 
 
 def _pods_problem(node: Node, others: list[Pod]) -> Refusal | None:
-    room = (node.status.allocatable or {}).get("pods")
+    room = (node.status.allocatable or {}).get(_PODS)
     if room is None or len(others) < quantity.to_bytes(room):
         return None
-    return _out_of("pods", 1, len(others), quantity.to_bytes(room))
+    return _out_of(_PODS, 1, len(others), quantity.to_bytes(room))
 
 
-def _amount_problem(pod: Pod, node: Node, others: list[Pod]) -> Refusal | None:
-    for resource in _COUNTED:
+def _amount_problem(
+    pod: Pod, node: Node, others: list[Pod], given_here: Callable[[str], bool]
+) -> Refusal | None:
+    """A resource that the node does not offer is ignored, as the reference does."""
+    offered = node.status.allocatable or {}
+    others_offer = (name for name in offered if is_extended_name(name) and not given_here(name))
+    pages = (name for name in offered if name.startswith(HUGE_PAGES))
+    for resource in (*_COUNTED, *sorted((*pages, *others_offer))):
         wanted = requested(pod, resource)
-        room = (node.status.allocatable or {}).get(resource)
+        room = offered.get(resource)
         if not wanted or room is None:
             continue
         used = sum(requested(other, resource) for other in others)
@@ -86,41 +127,41 @@ def _amount_problem(pod: Pod, node: Node, others: list[Pod]) -> Refusal | None:
     return None
 
 
+def missing(pod: Pod, node: Node, others: Iterable[Pod]) -> dict[str, int]:
+    """By resource, how much more must be free for the pod, in thousandths."""
+    listed, found = list(others), dict[str, int]()
+    for name in (_PODS, *_COUNTED):
+        room = (node.status.allocatable or {}).get(name)
+        wanted = amount_of(pod, name)
+        if wanted and room is not None:
+            found[name] = wanted + sum(amount_of(other, name) for other in listed)
+            found[name] -= quantity.to_milli(room)
+    return {name: amount for name, amount in found.items() if amount > 0}
+
+
+def amount_of(pod: Pod, resource: str) -> int:
+    """What a pod takes of it, in thousandths."""
+    return 1000 if resource == _PODS else requested(pod, resource)
+
+
 def _out_of(resource: str, wanted: int, used: int, room: int) -> Refusal:
     return Refusal(
         f"OutOf{resource}",
-        f"Node didn't have enough resource: {resource}, requested: {wanted}, used: {used}, "
-        f"capacity: {room}",
+        shortage(resource, wanted, used, room),
     )
 
 
 def _port_problem(pod: Pod, others: list[Pod]) -> Refusal | None:
-    taken = {port for other in others for port in _host_ports(other)}
-    for protocol, address, port in _host_ports(pod):
-        for used_protocol, used_address, used_port in taken:
-            meets = "0.0.0.0" in (address, used_address) or address == used_address  # noqa: S104
-            if meets and (protocol, port) == (used_protocol, used_port):
-                return Refusal(
-                    "NodePorts", f"Predicate NodePorts failed: host port {port} is in use"
-                )
-    return None
-
-
-def _host_ports(pod: Pod) -> list[tuple[str, str, int]]:
-    """Protocol, address and number of every port of the host that the pod takes."""
-    found = []
-    for container in pod.spec.containers:
-        for port in container.ports or ():
-            number = port.containerPort if pod.spec.hostNetwork else port.hostPort
-            if number:
-                found.append((port.protocol or "TCP", port.hostIP or "0.0.0.0", number))  # noqa: S104
-    return found
+    taken = {port for other in others for port in fit.host_ports(other)}
+    port = fit.used_port(fit.host_ports(pod), taken)
+    if port is None:
+        return None
+    text = f"Predicate NodePorts failed: host port {port.number} is in use"
+    return Refusal("NodePorts", text)
 
 
 def _selector_problem(pod: Pod, node: Node) -> Refusal | None:
-    labels = node.metadata.labels or {}
-    wanted = pod.spec.nodeSelector or {}
-    if all(labels.get(key) == value for key, value in wanted.items()):
+    if fit.node_choice(pod).matches(node):
         return None
     return Refusal("NodeAffinity", "Predicate NodeAffinity failed")
 
@@ -129,10 +170,8 @@ def _taint_problem(pod: Pod, node: Node) -> Refusal | None:
     """Only what evicts counts, and static pods tolerate all of that."""
     if podspec.is_static(pod):
         return None
-    for taint in node.spec.taints or ():
-        if taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations):
-            shown = f"{taint.key}: {taint.value or ''}"
-            return Refusal(
-                "TaintToleration", f"Predicate TaintToleration failed: taint {{{shown}}}"
-            )
-    return None
+    taint = fit.untolerated(pod, node, NO_EXECUTE)
+    if taint is None:
+        return None
+    shown = f"{taint.key}: {taint.value or ''}"
+    return Refusal("TaintToleration", f"Predicate TaintToleration failed: taint {{{shown}}}")

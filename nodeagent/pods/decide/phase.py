@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodeagent.pods.decide.restarts import pod_policy
 from nodeagent.pods.observed import ObservedPod
 from orch.wire import times
 from orch.wire.podrules.podspec import FINAL_PHASES as FINAL_PHASES
-from orch.wire.podrules.podspec import is_sidecar
+from orch.wire.podrules.podspec import is_sidecar, starts_again
 from orch.wire.records.pods import Container, ContainerStatus, Pod, PodCondition
 
 PENDING = "Pending"
@@ -43,23 +42,22 @@ def pod_phase(
         ends = [status.state and status.state.terminated for status in apps]
         return SUCCEEDED if all(end and end.exitCode == 0 for end in ends) else FAILED
     pairs = list(zip(pod.spec.initContainers or (), inits, strict=True))
-    first = [status for container, status in pairs if not is_sidecar(container)]
+    first = [(each, status) for each, status in pairs if not is_sidecar(each)]
     sidecars = [status for container, status in pairs if is_sidecar(container)]
-    never = pod_policy(pod) == "Never"
-    if never and finished and any(_exit_code(status) not in (None, 0) for status in first):
+    if finished and any(_has_failed(pod, *pair) for pair in first):
         return PENDING if any(_runs(status) for status in sidecars) else FAILED
     starting = not any(_counts_as_started(app) for app in apps)
-    if any(_is_pending(status) for status in first):
+    if any(_is_pending(status) for _, status in first):
         return PENDING
     if starting and not all(_is_up(status) for status in sidecars):
         return PENDING
-    return _phase_of_apps(apps, sidecars, pod_policy(pod), finished=finished)
+    return _phase_of_apps(pod, apps, sidecars, finished=finished)
 
 
 def _phase_of_apps(
+    pod: Pod,
     apps: Sequence[ContainerStatus],
     sidecars: Sequence[ContainerStatus],
-    policy: str,
     *,
     finished: bool,
 ) -> str:
@@ -67,11 +65,18 @@ def _phase_of_apps(
     if any(not _counts_as_started(status) for status in apps):
         return PENDING
     running = any(_runs(status) for status in (*apps, *sidecars))
-    if running or policy == "Always" or not finished:
+    if running or not finished:
         return RUNNING
     if all(_exit_code(status) == 0 for status in apps):
         return SUCCEEDED
-    return FAILED if policy == "Never" else RUNNING
+    pairs = zip(pod.spec.containers, apps, strict=True)
+    return FAILED if any(_has_failed(pod, *pair) for pair in pairs) else RUNNING
+
+
+def _has_failed(pod: Pod, container: Container, status: ContainerStatus) -> bool:
+    """Whether it ended badly and is not to start again."""
+    code = _exit_code(status)
+    return bool(code) and not starts_again(pod, container, code or 0)
 
 
 def _runs(status: ContainerStatus) -> bool:

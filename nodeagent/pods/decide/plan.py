@@ -8,7 +8,8 @@ containers restart is in `restarts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from nodeagent.pods.actions import (
     NOT_PROBED,
@@ -23,11 +24,13 @@ from nodeagent.pods.actions import (
     StopSandbox,
     Waiting,
 )
-from nodeagent.pods.decide import restarts
+from nodeagent.pods.decide import restarts, rounds
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.decide.restarts import Decision
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
-from nodeagent.runtime.base import SandboxDetail
+from nodeagent.pods.resize.changes import RESIZE, next_change
+from nodeagent.pods.resize.sizes import NOTHING_IN_FORCE, InForce
+from nodeagent.runtime.base import ContainerDetail, SandboxDetail
 from orch.wire.podrules.podspec import all_containers, is_sidecar
 from orch.wire.records.pods import Container, Pod
 
@@ -43,21 +46,46 @@ def next_step(
     backoffs: Mapping[str, StepBackoff],
     now_ns: int,
     probed: ProbeResults = NOT_PROBED,
+    in_force: InForce = NOTHING_IN_FORCE,
 ) -> Plan:
     """The next step of a pod that should run.
 
-    `backoffs` are the failed steps, by container name (`SANDBOX` for the sandbox); `now_ns` is wall
-    time, compared with the runtime's timestamps.
+    `backoffs` are the failed steps, by container name (`SANDBOX` for the sandbox, `RESIZE` for a
+    resize); `now_ns` is wall time, compared with the runtime's timestamps.
     """
     stale = _stop_stale(seen)
-    if is_finished(pod, seen, probed):
+    former = rounds.former(pod, seen, rounds.current(pod, seen))
+    in_force = _restarting(in_force, former)
+    if is_finished(pod, seen, probed, in_force):
         return Plan(stale or _wind_down(seen) or _tidy(seen), finished=True)
     if stale:
         return Plan(stale, _all_waiting(pod))
     sandbox = seen.sandbox
     if sandbox is None or not is_ready(sandbox):
         return _new_sandbox(pod, sandbox, backoffs)
-    return _run_containers(pod, seen, restarts.RestartRules(pod, seen, backoffs, now_ns, probed))
+    if stopping := tuple(detail.container.id for detail in former if is_active(detail)):
+        return Plan(StopContainers(stopping, rounds.WHY), _all_waiting(pod))
+    rules = restarts.RestartRules(pod, seen, backoffs, now_ns, probed, in_force)
+    decided = _run_containers(pod, seen, rules, begins_anew=bool(former))
+    return _resized(decided, next_change(pod, seen, in_force), backoffs.get(RESIZE))
+
+
+def _restarting(in_force: InForce, former: Sequence[ContainerDetail]) -> InForce:
+    """With what is of an earlier round among those that start again."""
+    if not former:
+        return in_force
+    ids = in_force.restarting | {detail.container.id for detail in former}
+    return replace(in_force, restarting=ids)
+
+
+def _resized(decided: Plan, change: Action | None, backoff: StepBackoff | None) -> Plan:
+    """A resize comes first, because others may need its room, but holds up nothing if it fails."""
+    if change is None:
+        return decided
+    if backoff is None or backoff.remaining_s <= 0:
+        return replace(decided, action=change)
+    wakes = [wake for wake in (decided.wake_in_s, backoff.remaining_s) if wake is not None]
+    return replace(decided, wake_in_s=min(wakes))
 
 
 def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | None:
@@ -75,20 +103,22 @@ def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | N
     return None
 
 
-def is_finished(pod: Pod, seen: ObservedPod, probed: ProbeResults = NOT_PROBED) -> bool:
+def is_finished(
+    pod: Pod,
+    seen: ObservedPod,
+    probed: ProbeResults = NOT_PROBED,
+    in_force: InForce = NOTHING_IN_FORCE,
+) -> bool:
     """Whether every container has ended for good; a final phase in the API stays final."""
     if pod.status.phase in FINAL_PHASES:
         return True
-    policy = restarts.pod_policy(pod)
-    if policy == "Always":
-        return False
     failed_init = any(
-        restarts.has_failed_for_good(c, seen.latest(c.name), policy)
+        restarts.has_failed_for_good(pod, c, seen.latest(c.name), in_force)
         for c in pod.spec.initContainers or ()
         if not is_sidecar(c)
     )
     return failed_init or all(
-        restarts.has_ended_for_good(c, seen.latest(c.name), policy, probed.killed)
+        restarts.has_ended_for_good(pod, c, seen.latest(c.name), probed.killed, in_force)
         for c in pod.spec.containers
     )
 
@@ -126,10 +156,12 @@ def _new_sandbox(pod: Pod, dead: SandboxDetail | None, backoffs: Mapping[str, St
     return Plan(CreateSandbox(dead.sandbox.attempt + 1, replaces=dead.sandbox.id), waiting)
 
 
-def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -> Plan:
+def _run_containers(
+    pod: Pod, seen: ObservedPod, rules: restarts.RestartRules, *, begins_anew: bool
+) -> Plan:
     decisions: dict[str, Decision] = {}
     blocked = False  # by a container that must exit or start before the later ones
-    for container in _in_order(pod, seen):
+    for container in _in_order(pod, seen, begins_anew=begins_anew):
         if blocked:
             decisions[container.name] = Decision(waiting=_WAITING_FOR_INIT)
             continue
@@ -146,9 +178,11 @@ def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -
     )
 
 
-def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
-    """Init containers first, until an app container has been created in this sandbox."""
-    initialized = seen.is_initialized(pod)
+def _in_order(pod: Pod, seen: ObservedPod, *, begins_anew: bool) -> list[Container]:
+    """Init containers first, until an app container has been created in this sandbox, and while
+    something of an earlier round has not been.
+    """
+    initialized = seen.is_initialized(pod) and not begins_anew
     inits = [c for c in pod.spec.initContainers or () if is_sidecar(c) or not initialized]
     return [*inits, *pod.spec.containers]
 

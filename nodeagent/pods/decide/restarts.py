@@ -20,11 +20,19 @@ from nodeagent.pods.actions import (
     StopContainers,
     Waiting,
 )
-from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
+from nodeagent.pods.decide import rounds
+from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_size, recorded_step
+from nodeagent.pods.resize.sizes import (
+    NOTHING_IN_FORCE,
+    InForce,
+    Size,
+    container_size,
+    granted_resources,
+)
 from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
-from orch.wire.podrules.podspec import is_sidecar
+from orch.wire.podrules.podspec import is_sidecar, starts_again
 from orch.wire.records.pods import Container, Pod
 
 BACKOFF_INITIAL_S = 10.0
@@ -49,35 +57,45 @@ def first_waiting(pod: Pod) -> Waiting:
     return Waiting("PodInitializing" if pod.spec.initContainers else "ContainerCreating")
 
 
-def pod_policy(pod: Pod) -> str:
-    return pod.spec.restartPolicy or "Always"
-
-
-def is_changed(container: Container, detail: ContainerDetail) -> bool:
-    """Whether an instance was created from an older definition."""
-    return recorded_hash(detail) != spec.container_hash(container)
+def is_changed(
+    container: Container, detail: ContainerDetail, in_force: InForce = NOTHING_IN_FORCE
+) -> bool:
+    """Whether an instance was created from an older definition; its size is no part of that."""
+    if recorded_size(detail):
+        return recorded_hash(detail) != spec.container_hash(container)
+    first = in_force.first.get(container.name)
+    then = first and granted_resources(container.resources, first)
+    return recorded_hash(detail) != spec.former_hash(container, then)
 
 
 def has_ended_for_good(
+    pod: Pod,
     container: Container,
     latest: ContainerDetail | None,
-    policy: str,
     killed: Collection[str] = (),
+    in_force: InForce = NOTHING_IN_FORCE,
 ) -> bool:
-    """Exited, with no reason for a restart; a changed definition is one.
+    """Exited, with no reason for a restart; a changed definition is one, and a resize.
 
     What a failed probe has `killed` has failed, whatever its exit code.
     """
     if latest is None or latest.container.state is not ContainerState.EXITED:
         return False
-    if is_changed(container, latest):
+    if is_changed(container, latest, in_force) or latest.container.id in in_force.restarting:
         return False
-    succeeded = latest.exit_code == 0 and latest.container.id not in killed
-    return policy == "Never" or (policy == "OnFailure" and succeeded)
+    code = latest.exit_code
+    if code == 0 and latest.container.id in killed and starts_again(pod, container, 1):
+        return False
+    return not starts_again(pod, container, code)
 
 
-def has_failed_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
-    ended = has_ended_for_good(container, latest, policy)
+def has_failed_for_good(
+    pod: Pod,
+    container: Container,
+    latest: ContainerDetail | None,
+    in_force: InForce = NOTHING_IN_FORCE,
+) -> bool:
+    ended = has_ended_for_good(pod, container, latest, in_force=in_force)
     return ended and latest is not None and latest.exit_code != 0
 
 
@@ -103,7 +121,12 @@ class RestartRules:
         backoffs: Mapping[str, StepBackoff],
         now_ns: int,
         probed: ProbeResults = NOT_PROBED,
+        in_force: InForce = NOTHING_IN_FORCE,
     ) -> None:
+        """Ids that are `restarting` in `in_force` start again, whatever the policy."""
+        self._in_force = in_force
+        self._round = rounds.current(pod, seen)
+        self._former = {d.container.id for d in rounds.former(pod, seen, self._round)}
         self._pod = pod
         self._seen = seen
         self._sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
@@ -125,7 +148,7 @@ class RestartRules:
             case ContainerState.UNKNOWN:
                 why = "the runtime lost track of it"
                 return _stop(latest, why, grace_s=0)
-        if is_changed(container, latest):
+        if self._is_changed(container, latest):
             return _stop(latest, "its definition changed")
         if unhealthy := self._probed.unhealthy.get(latest.container.id):
             return _stop(latest, unhealthy.why, unhealthy.grace_s)
@@ -148,13 +171,19 @@ class RestartRules:
         latest = self._seen.latest(container.name)
         if latest is None or latest.container.sandbox_id != self._sandbox_id:
             return True
+        if latest.container.id in self._former:
+            return True
         if is_sidecar(container):
             running = latest.container.state is ContainerState.RUNNING
             return not running or latest.container.id in self._probed.unstarted
         return latest.container.state is not ContainerState.EXITED or latest.exit_code != 0
 
     def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Decision:
-        if not here or is_changed(container, latest):
+        if (
+            not here
+            or self._is_changed(container, latest)
+            or _is_outgrown(latest, container_size(self._pod, container))
+        ):
             return Decision(RemoveContainer(latest.container.id), first_waiting(self._pod))
         attempt, step = latest.container.attempt, recorded_step(latest)
         start = StartContainer(container.name, attempt, step, created_id=latest.container.id)
@@ -164,7 +193,8 @@ class RestartRules:
         if not self._starts_again(container, latest, here=here):
             return Decision()
         attempt = latest.container.attempt + 1
-        if is_changed(container, latest):
+        resized = latest.container.id in self._in_force.restarting
+        if resized or self._is_changed(container, latest):
             return self._replaced(container, latest)
         step = 0 if ran_long(latest) else recorded_step(latest)
         remaining_s = self._remaining_s(latest, delay_s(step))
@@ -181,17 +211,21 @@ class RestartRules:
         return self._start_again(container, attempt + 1, step=0)
 
     def _starts_again(self, container: Container, latest: ContainerDetail, *, here: bool) -> bool:
-        if is_sidecar(container):
+        if is_sidecar(container) or latest.container.id in self._former:
             return True
-        policy = pod_policy(self._pod)
         if container.name in self._init_names:
             # An init container runs again in every new sandbox, and until it succeeds.
             return not here or latest.exit_code != 0
-        return not has_ended_for_good(container, latest, policy, self._probed.killed)
+        return not has_ended_for_good(
+            self._pod, container, latest, self._probed.killed, self._in_force
+        )
+
+    def _is_changed(self, container: Container, latest: ContainerDetail) -> bool:
+        return is_changed(container, latest, self._in_force)
 
     def _start(self, container: Container, attempt: int, step: int) -> Decision:
         return self._unless_backing_off(
-            container.name, StartContainer(container.name, attempt, step)
+            container.name, StartContainer(container.name, attempt, step, round=self._round)
         )
 
     def _start_again(self, container: Container, attempt: int, step: int) -> Decision:
@@ -223,6 +257,12 @@ class RestartRules:
             f"back-off {shown} restarting failed container={container.name} "
             f"pod={meta.name}_{meta.namespace}({meta.uid})",
         )
+
+
+def _is_outgrown(latest: ContainerDetail, size: Size) -> bool:
+    """Whether a container that was created and never started has another size by now."""
+    recorded = recorded_size(latest)
+    return bool(recorded) and recorded != size.text()
 
 
 def _stop(latest: ContainerDetail, why: str, grace_s: int | None = None) -> Decision:

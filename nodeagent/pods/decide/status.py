@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodeagent.pods.actions import NOT_PROBED, Plan, ProbeResults, Waiting
+from nodeagent.pods.decide import resources, rounds
 from nodeagent.pods.decide.phase import (
     DISRUPTED,
     FAILED,
@@ -21,6 +22,10 @@ from nodeagent.pods.decide.phase import (
 )
 from nodeagent.pods.decide.restarts import first_waiting
 from nodeagent.pods.observed import ObservedPod, is_ready
+from nodeagent.pods.resize import changes
+from nodeagent.pods.resize.changes import NO_RESIZE, Progress
+from nodeagent.pods.resize.sizes import NOTHING_IN_FORCE, InForce
+from nodeagent.pods.spec.mounts import mount_statuses
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
 from orch.wire.podrules import podspec
@@ -31,10 +36,13 @@ from orch.wire.records.pods import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    ContainerUser,
+    LinuxContainerUser,
     Pod,
     PodCondition,
     PodIP,
     PodStatus,
+    ResourceStatus,
 )
 from orch.wire.records.pods import ContainerState as State
 
@@ -45,7 +53,9 @@ OWN_CONDITIONS = frozenset(  # the agent says what they are; all others are left
         "Ready",
         "ContainersReady",
         "PodScheduled",
+        rounds.CONDITION,
         DISRUPTED,
+        *changes.CONDITIONS,
     )
 )
 _CREATING = Waiting("ContainerCreating")
@@ -67,7 +77,11 @@ class Facts:
     messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
     plan: Plan = field(default_factory=Plan)
     creating: Waiting = _CREATING  # of a container that has not been created
+    resize: Progress = NO_RESIZE
+    in_force: InForce = NOTHING_IN_FORCE
     removed: bool = False
+    devices: Mapping[str, list[ResourceStatus]] = field(default_factory=dict)  # by container
+    recursion_possible: bool = False  # of read-only mounts
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
@@ -78,7 +92,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     over = _final_statuses(pod, before, removed=facts.removed)
     lost = _lost_inits(pod, seen)
     inits = [_init_status(c, _container_status(c, seen, facts, {**lost, **over})) for c in records]
-    apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
+    apps = [_app_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
         return before  # it never had a container here: rejected, or failed early
     incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
@@ -95,9 +109,17 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
         _ready("ContainersReady", phase, serving),
         _condition("PodScheduled", True),
     ]
+    if restarting := rounds.condition(pod, seen):
+        conditions.append(restarting)
+    generation = pod.metadata.generation
+    conditions = [c.model_copy(update={"observedGeneration": generation}) for c in conditions]
+    conditions += changes.conditions(facts.resize) if phase not in FINAL_PHASES else ()
     return PodStatus(
+        observedGeneration=generation,
         phase=phase,
         conditions=_stamped(conditions, _known_conditions(pod, before), facts.now),
+        resources=resources.of_pod(pod, facts.in_force),
+        allocatedResources=resources.granted_to_pod(pod),
         hostIP=facts.host_ip or None,
         hostIPs=[PodIP(ip=facts.host_ip)] if facts.host_ip else None,
         podIP=ips[0] if ips else None,
@@ -123,6 +145,7 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
         message=message,
         startTime=pod.status.startTime or now,
         qosClass=podspec.qos_class(pod),
+        observedGeneration=pod.metadata.generation,
     )
 
 
@@ -190,7 +213,30 @@ def _container_status(
         image=latest.container.image or container.image,
         imageID=latest.container.image_ref,
         containerID=f"{facts.runtime_name}://{latest.container.id}",
+        allocatedResources=resources.granted_to_container(container),
+        resources=resources.in_container(container, latest, facts.in_force),
+        volumeMounts=mount_statuses(container, recursive_possible=facts.recursion_possible),
+        user=_user(latest),
+        stopSignal=latest.stop_signal or None,
     )
+
+
+def _user(detail: ContainerDetail) -> ContainerUser | None:
+    if (user := detail.user) is None:
+        return None
+    groups = [*user.supplemental_groups] or None
+    return ContainerUser(
+        linux=LinuxContainerUser(uid=user.uid, gid=user.gid, supplementalGroups=groups)
+    )
+
+
+def _app_status(
+    container: Container, seen: ObservedPod, facts: Facts, over: Mapping[str, ContainerStatus]
+) -> ContainerStatus:
+    """With the health of its devices, as the reference shows for app containers only."""
+    status = _container_status(container, seen, facts, over)
+    devices = facts.devices.get(container.name)
+    return status.model_copy(update={"allocatedResourcesStatus": devices}) if devices else status
 
 
 def _ended(status: ContainerStatus, facts: Facts) -> ContainerStatus:
@@ -344,4 +390,5 @@ def _stamped(
         former = known.pop(condition.type, None)
         kept = former.lastTransitionTime if former and former.status == condition.status else None
         stamped.append(condition.model_copy(update={"lastTransitionTime": kept or now}))
-    return [*stamped, *known.values()]  # a scheduler or a controller removes its own conditions
+    others = [c for c in known.values() if c.type not in changes.CONDITIONS]
+    return [*stamped, *others]  # a scheduler or a controller removes its own conditions

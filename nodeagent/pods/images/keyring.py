@@ -1,4 +1,4 @@
-"""The logins that a pod's pull secrets have for an image; pure.
+"""The logins that a pod's pull secrets, and others, have for an image; pure.
 
 Formats, matching and order are the reference's (K:pkg/credentialprovider keyring.go, config.go):
 an entry is for a host, whose parts may have globs, and all images whose path begins with the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from nodeagent.pods.spec.references import ObjectData
@@ -18,7 +18,7 @@ from nodeagent.runtime.base import Login
 from orch.component.secret import Secret
 
 LOGINS = 16  # so many are tried for one pull; the reference has no bound
-_BYTES = 1 << 20  # what an API server takes as a secret
+CONTENT_BYTES = 1 << 20  # what an API server takes as a secret
 _LOCATION_CHARS = 1024
 
 # The key that each type of secret has its logins in.
@@ -30,13 +30,23 @@ _DEFAULT_DOMAIN, _DEFAULT_HOST = "docker.io", "index.docker.io"
 
 
 class KeyringError(Exception):
-    """A secret is not what its type says; the text names it."""
+    """A secret, or a file like one, is not what it should be; the text names it."""
+
+
+class RegistryLogin(NamedTuple):
+    """For all images whose names begin with `place`: host, port and path."""
+
+    place: str
+    login: Login
 
 
 class _Entry(NamedTuple):
-    place: str  # host, port and path
-    secret: str
+    place: str
+    source: str  # what errors call the secret or file
     values: Any
+
+
+_Placed = TypeVar("_Placed", RegistryLogin, _Entry)
 
 
 def logins(image: str, secrets: Iterable[tuple[str, ObjectData]]) -> Sequence[Login]:
@@ -44,13 +54,39 @@ def logins(image: str, secrets: Iterable[tuple[str, ObjectData]]) -> Sequence[Lo
 
     An entry without a user is left out: runtimes refuse it.
     """
-    repository = repository_of(image)
     entries = [entry for name, data in secrets for entry in _entries(name, data)]
+    return _distinct(_login(entry) for entry in _matching(entries, image))
+
+
+def logins_of_file(image: str, name: str, content: bytes) -> Sequence[Login]:
+    """The same of a file of that name, as `docker login` writes it. KeyringError."""
+    entries = list(_parsed(name, content, in_auths=True))
+    return _distinct(_login(entry) for entry in _matching(entries, image))
+
+
+def has_logins(secret: ObjectData) -> bool:
+    """Whether the type of the secret is one that holds logins."""
+    return secret.type in _KEYS
+
+
+def fitting(found: Sequence[RegistryLogin], image: str) -> Sequence[Login]:
+    """Those for the image, the first to try first."""
+    return _distinct(one.login for one in _matching(found, image))
+
+
+def _matching(entries: Sequence[_Placed], image: str) -> Sequence[_Placed]:
+    repository = repository_of(image)
     matching = [entry for entry in entries if matches(entry.place, repository)]
     if not matching and repository.startswith(f"{_DEFAULT_DOMAIN}/"):
         matching = [entry for entry in entries if entry.place == _DEFAULT_HOST]
-    matching.sort(key=lambda entry: entry.place, reverse=True)  # equal ones keep their order
-    found = (_login(entry) for entry in matching)
+    return sorted(matching, key=_place, reverse=True)  # equal ones keep their order
+
+
+def _place(entry: RegistryLogin | _Entry) -> str:
+    return entry.place
+
+
+def _distinct(found: Iterable[Login]) -> Sequence[Login]:
     return list(dict.fromkeys(login for login in found if login.user))[:LOGINS]
 
 
@@ -112,19 +148,24 @@ def _entries(name: str, secret: ObjectData) -> Iterator[_Entry]:
     content = secret.data.get(key, b"")
     if not content:
         return
-    if len(content) > _BYTES:
-        raise KeyringError(f'secret "{name}": {key} is larger than {_BYTES} bytes')
+    source = f'secret "{name}": {key}'
+    yield from _parsed(source, content, in_auths=secret.type.endswith("json"))
+
+
+def _parsed(source: str, content: bytes, *, in_auths: bool) -> Iterator[_Entry]:
+    if len(content) > CONTENT_BYTES:
+        raise KeyringError(f"{source} is larger than {CONTENT_BYTES} bytes")
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
-        raise KeyringError(f'secret "{name}": {key} is not JSON') from None
-    if secret.type.endswith("json") and isinstance(found, dict):
+        raise KeyringError(f"{source} is not JSON") from None
+    if in_auths and isinstance(found, dict):
         found = found.get("auths") or {}
     if not isinstance(found, dict):
-        raise KeyringError(f'secret "{name}": {key} has no map of registries')
+        raise KeyringError(f"{source} has no map of registries")
     for location, values in found.items():
         if place := place_of(location):
-            yield _Entry(place, name, values)
+            yield _Entry(place, source, values)
 
 
 def place_of(location: str) -> str:
@@ -147,14 +188,14 @@ def _login(entry: _Entry) -> Login:
     values = entry.values or {}
     fields = _texts(values) if isinstance(values, dict) else None
     if fields is None:
-        raise KeyringError(f'secret "{entry.secret}": an entry has values that are no texts')
+        raise KeyringError(f"{entry.source}: an entry has values that are no texts")
     user, password, auth = fields
     if auth:
         try:
             user, password = _decoded(auth)
         except ValueError:
             text = "the auth of an entry is not base64 of user:password"
-            raise KeyringError(f'secret "{entry.secret}": {text}') from None
+            raise KeyringError(f"{entry.source}: {text}") from None
     return Login(user, Secret(password))
 
 

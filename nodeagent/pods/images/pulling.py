@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +18,7 @@ from nodeagent.runtime.base import (
     RuntimeTimeout,
     RuntimeUnavailable,
 )
+from orch.component.process import loops
 from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
 
 _REFERENCE = re.compile(
@@ -27,11 +27,15 @@ _REFERENCE = re.compile(
 
 
 class ImageProblem(Exception):
-    """The image is unavailable; `reason` is the waiting reason, the text the cause."""
+    """The image is unavailable; `reason` is the waiting reason, the text the cause.
+
+    `event` is what the event says, if that is more.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+        self.event = ""
 
 
 @contextlib.contextmanager
@@ -71,11 +75,7 @@ class ImagePulls:
 
     def __init__(self, at_once: int | None = None, *, per_s: int = 0, burst: int = 1) -> None:
         self._places = asyncio.Semaphore(at_once) if at_once else contextlib.nullcontext()
-        self._per_s = per_s
-        self._burst = max(1, burst)
-        self._turn = asyncio.Lock()
-        self._free = float(self._burst)
-        self._counted_s = -math.inf  # in the loop's time
+        self._rate = loops.RateLimit(per_s, burst)
 
     async def pull(
         self, runtime: ContainerRuntime, reference: str, logins: Sequence[Login] = ()
@@ -86,7 +86,7 @@ class ImagePulls:
         """
         loop = asyncio.get_running_loop()
         async with self._places:
-            await self._begin()
+            await self._rate.begin()
             began_s = loop.time()
             problems: dict[str, None] = {}
             for login in logins or (None,):
@@ -100,20 +100,6 @@ class ImagePulls:
                     problems[str(error)] = None
         text = ", ".join(problems)
         raise ImageProblem("ErrImagePull", text if len(problems) == 1 else f"[{text}]")
-
-    async def _begin(self) -> None:
-        """Wait until one more may begin."""
-        if not self._per_s:
-            return
-        loop = asyncio.get_running_loop()
-        async with self._turn:
-            now_s = loop.time()
-            self._free = min(self._burst, self._free + (now_s - self._counted_s) * self._per_s)
-            self._counted_s = now_s
-            if self._free < 1:
-                await asyncio.sleep((1 - self._free) / self._per_s)
-                self._free, self._counted_s = 1.0, loop.time()
-            self._free -= 1
 
 
 async def size_bytes(runtime: ContainerRuntime, reference: str) -> int:

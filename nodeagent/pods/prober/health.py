@@ -184,7 +184,7 @@ class ContainerHealth:
             task.cancel()
 
     async def _probe(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
-        """Probe until the container is to be killed, or a startup probe has succeeded."""
+        """Probe until the container has exited, is to be killed, or has started."""
         loop = asyncio.get_running_loop()
         if kind is not Kind.STARTUP:
             await watched.started.wait()
@@ -196,7 +196,9 @@ class ContainerHealth:
             except Exception:  # else this container would never be probed again, unnoticed
                 text = "pod %s: its %s probe failed unexpectedly"
                 log.exception(text, watched.name, kind.value.lower())
-            if watched.unhealthy or (kind is Kind.STARTUP and watched.started.is_set()):
+            if kind is not Kind.READINESS and watched.unhealthy:
+                return  # while its hook and its grace period run, only readiness is still asked
+            if kind is Kind.STARTUP and watched.started.is_set():
                 return
             planned_s = max(planned_s + results.period_s(probe), loop.time())
             await asyncio.sleep(planned_s - loop.time())

@@ -26,6 +26,7 @@ from orch.wire.podrules.references import api_references
 from orch.wire.podrules.validation import creation_causes
 from orch.wire.records.fields import fields_beyond
 from orch.wire.records.meta import ObjectMeta, WireModel
+from orch.wire.records.placement import Affinity, NodeAffinity
 from orch.wire.records.pods import Container, Pod, PodSpec, PodStatus, Toleration
 
 Problem = tuple[str, str]  # the field, and what is wrong with it
@@ -42,11 +43,12 @@ def _words(text: str) -> frozenset[str]:
 _IGNORED_SILENTLY: Mapping[type[WireModel], frozenset[str]] = {
     ObjectMeta: _words("managedFields selfLink creationTimestamp"),
     PodSpec: _words(
-        "schedulerName affinity topologySpreadConstraints priorityClassName preemptionPolicy"
+        "schedulerName topologySpreadConstraints priorityClassName preemptionPolicy"
         " enableServiceLinks automountServiceAccountToken serviceAccount schedulingGates"
-        " os hostUsers"  # all that is not refused is so here
+        " os"  # all that is not refused is so here
     ),
-    Container: _words("stdinOnce"),
+    Affinity: _words("podAffinity podAntiAffinity"),
+    NodeAffinity: _words("preferredDuringSchedulingIgnoredDuringExecution"),
 }
 
 

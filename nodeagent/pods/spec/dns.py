@@ -54,15 +54,20 @@ Note = tuple[str, str]  # reason and message of an event
 
 def hostname(pod: Pod) -> str:
     """Of a pod in a network of its own."""
+    if pod.spec.hostnameOverride:
+        return pod.spec.hostnameOverride[:_KERNEL_NAME_MAX]
     return (pod.spec.hostname or pod.metadata.name)[:HOSTNAME_MAX].rstrip("-.")
 
 
 def full_name(pod: Pod, settings: DnsSettings) -> str:
-    """The host name within the pod's subdomain; "" without one."""
-    if not pod.spec.subdomain:
+    """The host name within the pod's subdomain; "" without one.
+
+    It ends in a dot where there is no cluster domain, as in the reference.
+    """
+    if not pod.spec.subdomain or pod.spec.hostnameOverride:
         return ""
     parts = (hostname(pod), pod.spec.subdomain, pod.metadata.namespace or "", "svc")
-    return ".".join((*parts, settings.domain) if settings.domain else parts)
+    return ".".join((*parts, settings.domain))
 
 
 def kernel_name(pod: Pod, settings: DnsSettings) -> str:
@@ -70,9 +75,9 @@ def kernel_name(pod: Pod, settings: DnsSettings) -> str:
     name = full_name(pod, settings) if pod.spec.setHostnameAsFQDN else ""
     if len(name) > _KERNEL_NAME_MAX:
         raise SpecError(
-            f"spec.setHostnameAsFQDN: failed to construct FQDN from pod hostname and cluster "
-            f"domain, FQDN {name} is too long ({_KERNEL_NAME_MAX} characters is the max, "
-            f"{len(name)} characters requested)"
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {name} is too "
+            f"long ({_KERNEL_NAME_MAX} characters is the max, {len(name)} characters requested): "
+            "leave out spec.setHostnameAsFQDN"
         )
     return name or hostname(pod)
 

@@ -10,22 +10,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from nodeagent.pods.spec import references
 from nodeagent.pods.spec.references import NotThere, Objects, Reference
 from orch.wire import quantity
 from orch.wire.podrules import podspec
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
-from orch.wire.records.pods import (
-    Container,
+from orch.wire.records.pods import Container, Pod
+from orch.wire.records.variables import (
     EnvVar,
     EnvVarSource,
+    FileKeySelector,
     KeySelector,
-    Pod,
     ResourceFieldRef,
 )
 
 MAX_BYTES = 2 * 1024 * 1024  # the kernel takes a quarter of the stack's limit, usually 8 MiB
+_HTTPS = 443
 _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -33,6 +37,19 @@ _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 class SpecError(Exception):
     """The pod's spec cannot be fulfilled; the text names the field and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """`problem`: why it could not be read; `absent`: it does not exist."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    absent: bool = False
+    problem: str = ""
+
+
+Files = Mapping[tuple[str, str], EnvFile]  # by volume, and path there
+NO_FILES: Files = MappingProxyType({})
 
 
 class Room:
@@ -66,22 +83,50 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text[:end]) + text[end:].replace("$$", "$")
 
 
+def api_server_variables(url: str) -> dict[str, str]:
+    """By which clients in pods find the API server, as those of the Service `kubernetes` in the
+    reference; none for a server that they could not use: without TLS, or below a path.
+    """
+    found = urlsplit(url)
+    if found.scheme != "https" or not found.hostname or found.path.strip("/"):
+        return {}
+    host, port = found.hostname, str(found.port or _HTTPS)
+    address = f"tcp://{f'[{host}]' if ':' in host else host}:{port}"
+    tcp = f"KUBERNETES_PORT_{port}_TCP"
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": address,
+        tcp: address,
+        f"{tcp}_PROTO": "tcp",
+        f"{tcp}_PORT": port,
+        f"{tcp}_ADDR": host,
+    }
+
+
 def environment(
     container: Container,
     value_from: Callable[[EnvVarSource], str | None],
     objects: Objects = references.NO_OBJECTS,
     room: Room | None = None,
+    given: Mapping[str, str] = MappingProxyType({}),
+    files: Files = NO_FILES,
 ) -> tuple[tuple[str, str], ...]:
-    """Names and values in order, `envFrom` first; the last of a repeated name wins.
+    """Names and values in order, `given` and `envFrom` first; the last of a repeated name wins.
 
     A value can refer to those before it. `value_from` returns the value of a field, None for a
-    source it does not know. SpecError, also for a required object that is missing from `objects`.
+    source it does not know. SpecError, also for a required object that is missing from `objects`,
+    or a file from `files`.
     """
     room = room or Room()
     try:
-        values = _whole_objects(container, objects, room)
+        values = {**given, **_whole_objects(container, objects, room)}
         for variable in container.env or ():
-            value = _value(container, variable, values, value_from, objects)
+            if variable.valueFrom is not None and variable.valueFrom.fileKeyRef is not None:
+                value = _of_file(variable.valueFrom.fileKeyRef, files)
+            else:
+                value = _value(container, variable, values, value_from, objects)
             if value is not None:
                 values[variable.name] = room.take(value)
     except NotThere as error:
@@ -110,6 +155,19 @@ def _of_key(reference: Reference, wanted: KeySelector, objects: Objects) -> str 
     if wanted.key not in data and not wanted.optional:
         raise NotThere(f"couldn't find key {wanted.key} in {reference}")
     return data[wanted.key].decode(errors="replace") if wanted.key in data else None
+
+
+def _of_file(wanted: FileKeySelector, files: Files) -> str | None:
+    """None for an optional key, or file, that is absent."""
+    place = f"file {wanted.path!r} of volume {wanted.volumeName!r}"
+    found = files.get((wanted.volumeName, wanted.path), EnvFile(problem="it was not read"))
+    if found.problem:
+        raise SpecError(f"{place}: {found.problem}")
+    value = found.values.get(wanted.key)
+    if value is None and not wanted.optional:
+        what = "it does not exist" if found.absent else f"it has no key {wanted.key!r}"
+        raise SpecError(f"{place}: {what}")
+    return value
 
 
 def pod_field(pod: Pod, path: str, addresses: Mapping[str, str]) -> str:
@@ -151,14 +209,27 @@ def _value(
     given = ", ".join(source.to_wire()) or "nothing"
     raise SpecError(
         f"container {container.name}: env {variable.name}: valueFrom {given} is not supported; "
-        "use fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or a literal value"
+        "use fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef, fileKeyRef or a literal "
+        "value"
     )
+
+
+def most_of(pod: Pod, allocatable: Mapping[str, str]) -> Mapping[str, str]:
+    """What a container without limits may use: the node's amounts, or the pod's where less."""
+    whole = podspec.pod_level(pod, "limits")
+    less = {
+        name: str(amount)
+        for name, amount in whole.items()
+        if name not in allocatable
+        or quantity.parse_quantity(amount) < quantity.parse_quantity(allocatable[name])
+    }
+    return {**allocatable, **less} if less else allocatable
 
 
 def resource_field(
     container: Container, reference: ResourceFieldRef, allocatable: Mapping[str, str]
 ) -> str:
-    """The amount as a whole number of divisors."""
+    """The amount as a whole number of divisors; `allocatable` counts without a limit."""
     kind, _, resource = reference.resource.partition(".")
     if kind not in ("limits", "requests") or resource not in _RESOURCES:
         raise SpecError(f"resourceFieldRef.resource {reference.resource!r} is not known")

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nodeagent.pods.spec.env import SpecError
-from nodeagent.runtime.base import Image, RuntimeFeatures, SeccompKind, SeccompSetting
+from nodeagent.runtime.base import Image
+from nodeagent.runtime.isolation import RuntimeFeatures, SeccompKind, SeccompSetting, SELinuxLabel
 from orch.wire import names
 from orch.wire.errors import Cause
 from orch.wire.podrules import isolation
 from orch.wire.podrules.podspec import all_containers, place_of
-from orch.wire.records.pods import (
+from orch.wire.records.isolation import (
     AppArmorProfile,
-    Container,
-    Pod,
     PodSecurityContext,
     SecurityContext,
+    SELinuxOptions,
 )
+from orch.wire.records.pods import Container, Pod
 
 MAX_RUNTIME_METADATA_BYTES = 8 * 1024  # of a pod's labels, and of its annotations
 _MAX_ENTRY_BYTES = 1024
@@ -42,20 +43,24 @@ def require_supported(pod: Pod) -> None:
         )
 
 
-def require_features(pod: Pod, features: RuntimeFeatures) -> None:
-    """SpecError for a pod that needs what the runtime does not have."""
-    handler = pod.spec.runtimeClassName
+def require_features(pod: Pod, handler: str, features: RuntimeFeatures) -> None:
+    """SpecError for a pod that needs what the runtime, or its `handler`, does not have."""
     if handler and handler not in features.handlers:
-        known = ", ".join(filter(None, features.handlers)) or "none"
+        known = ", ".join(sorted(filter(None, features.handlers))) or "none"
         raise SpecError(
             f"spec.runtimeClassName: the runtime has no handler {handler!r}; it has {known}"
+        )
+    if pod.spec.hostUsers is False and handler not in features.user_namespaces:
+        lacking = f"RuntimeClass handler {handler!r}" if handler else "runtime"
+        raise SpecError(
+            f"can't set `spec.hostUsers: false`, {lacking} does not support user namespaces"
         )
     if _needs_strict_groups(pod) and not features.strict_groups:
         raise SpecError(
             "spec.securityContext.supplementalGroupsPolicy: the runtime of this node does not "
             "support Strict; use Merge"
         )
-    if _needs_recursion(pod) and (handler or "") not in features.recursive_readonly:
+    if _needs_recursion(pod) and handler not in features.recursive_readonly:
         raise SpecError(
             "volumeMounts.recursiveReadOnly: the runtime of this node has no recursive read-only "
             "mounts; use IfPossible, or a newer runtime and kernel"
@@ -64,7 +69,9 @@ def require_features(pod: Pod, features: RuntimeFeatures) -> None:
 
 def needs_features(pod: Pod) -> bool:
     """Whether the pod asks for what only some runtimes have."""
-    return bool(pod.spec.runtimeClassName) or _needs_strict_groups(pod) or _needs_recursion(pod)
+    spec = pod.spec
+    special = bool(spec.runtimeClassName) or spec.hostUsers is False
+    return special or _needs_strict_groups(pod) or _needs_recursion(pod)
 
 
 def _needs_recursion(pod: Pod) -> bool:
@@ -79,7 +86,17 @@ def _needs_strict_groups(pod: Pod) -> bool:
 
 def require_supported_container(pod: Pod, container: Container) -> None:
     """SpecError for a container that would run with less isolation than it asks for."""
-    _require(isolation.container_causes(container.to_wire(), place_of(pod, container)))
+    own_users = pod.spec.hostUsers is False
+    place = place_of(pod, container)
+    _require(isolation.container_causes(container.to_wire(), place, host_users=not own_users))
+
+
+def selinux(options: SELinuxOptions | None) -> SELinuxLabel | None:
+    """The label that the runtime is asked for; it does nothing where SELinux is off."""
+    if options is None:
+        return None
+    parts = (options.user, options.role, options.type, options.level)
+    return SELinuxLabel(*(part or "" for part in parts))
 
 
 def apparmor(pod: Pod, container: Container, *, enabled: bool) -> SeccompSetting | None:
@@ -99,6 +116,16 @@ def apparmor(pod: Pod, container: Container, *, enabled: bool) -> SeccompSetting
             "host (appArmorProfile)"
         )
     return setting
+
+
+def require_loaded(setting: SeccompSetting | None, loaded: str) -> None:
+    """SpecError for a profile that is not in `loaded`: lines `name (mode)`, "" if unknown."""
+    if setting is None or setting.kind is not SeccompKind.LOCALHOST or not loaded:
+        return
+    names_loaded = {line.rpartition(" (")[0] for line in loaded.splitlines()}
+    if setting.localhost_path not in names_loaded:
+        text = f'profile "{setting.localhost_path}" is not loaded (appArmorProfile)'
+        raise SpecError(f"Cannot enforce AppArmor: {text}; load it with apparmor_parser")
 
 
 def _annotated(annotations: Mapping[str, str], container: str) -> AppArmorProfile | None:

@@ -12,8 +12,9 @@ from pathlib import PurePosixPath
 from nodeagent.pods.spec import env
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.runtime.base import Mount
-from orch.wire.records.pods import Container, VolumeMount
+from orch.wire.records.pods import Container, VolumeMount, VolumeMountStatus
 
+_DISABLED = "Disabled"
 _WRITTEN = ("downward-api", "configmap", "secret", "projected")
 _PROPAGATION = {
     "": "private",
@@ -86,11 +87,11 @@ def _image_mount(container: Container, mount: VolumeMount, reference: str) -> Mo
 
 def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -> bool:
     """Whether mounts below the volume become read-only, too; SpecError where that fails."""
-    asked = mount.recursiveReadOnly or "Disabled"
+    asked = mount.recursiveReadOnly or _DISABLED
     where = f"container {container.name}: volumeMount {mount.mountPath}: recursiveReadOnly {asked}"
-    if asked not in ("Disabled", "IfPossible", "Enabled"):
+    if asked not in (_DISABLED, "IfPossible", "Enabled"):
         raise SpecError(f"{where} is not one of Disabled, IfPossible, Enabled")
-    if asked == "Disabled":
+    if asked == _DISABLED:
         return False
     if not mount.readOnly:
         raise SpecError(f"{where} needs readOnly: true")
@@ -99,6 +100,29 @@ def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -
     if asked == "Enabled" and not possible:
         raise SpecError(f"{where} needs kernel 5.12 (mount_setattr)")
     return possible
+
+
+def mount_statuses(
+    container: Container, *, recursive_possible: bool
+) -> list[VolumeMountStatus] | None:
+    """How the volumes of a container are mounted; None without any."""
+    shown = [
+        VolumeMountStatus(
+            name=mount.name,
+            mountPath=mount.mountPath,
+            readOnly=mount.readOnly or None,
+            recursiveReadOnly=_recursion(mount, possible=recursive_possible),
+        )
+        for mount in container.volumeMounts or ()
+    ]
+    return shown or None
+
+
+def _recursion(mount: VolumeMount, *, possible: bool) -> str | None:
+    if not mount.readOnly:
+        return None
+    asked = mount.recursiveReadOnly or _DISABLED
+    return "Enabled" if asked != _DISABLED and possible else _DISABLED
 
 
 def _propagation(container: Container, mount: VolumeMount) -> str:

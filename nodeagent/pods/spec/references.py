@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets that a pod refers to, and their content; pure.
+"""The ConfigMaps, Secrets and tokens that a pod refers to, and their content; pure.
 
 `volumes.objects` fetches them from the API.
 """
@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from orch.wire.names import DEFAULT_SERVICE_ACCOUNT
 from orch.wire.podrules import podspec
 from orch.wire.podrules.references import (
     CONFIG_MAP,
     SECRET,
+    TOKEN_S,
     ApiReference,
     api_references,
     volume_references,
 )
-from orch.wire.records.pods import Pod
+from orch.wire.records.pods import Pod, ServiceAccountTokenProjection
 
 
 class Reference(NamedTuple):
@@ -29,6 +31,17 @@ class Reference(NamedTuple):
 
     def __str__(self) -> str:
         return f'{self.kind.lower()} "{self.name}"'
+
+
+class TokenReference(NamedTuple):
+    """A token of the pod's own service account, for its own time."""
+
+    account: str
+    audience: str  # "": the API server
+    expiration_s: int
+
+    def __str__(self) -> str:
+        return f'token of serviceaccount "{self.account}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +57,9 @@ class ObjectData:
     type: str = ""
 
 
-Objects = Mapping[Reference, ObjectData]
+Needed = Reference | TokenReference
+Objects = Mapping[Needed, ObjectData]
+TOKEN = "token"  # noqa: S105 - the key of its text in the data of a TokenReference
 NO_OBJECTS: Objects = MappingProxyType({})
 
 
@@ -52,8 +67,8 @@ class NotThere(Exception):
     """A required object or key is missing; the text names it."""
 
 
-def references(pod: Pod) -> set[Reference]:
-    """All objects that the pod refers to, optional ones included."""
+def references(pod: Pod) -> set[Needed]:
+    """All that the pod refers to, optional objects included."""
     containers = [
         {
             "env": [v.to_wire() for v in container.env or () if v.valueFrom is not None],
@@ -61,7 +76,7 @@ def references(pod: Pod) -> set[Reference]:
         }
         for container in podspec.all_containers(pod)
     ]
-    return _fetched(api_references({"containers": containers, **_volumes(pod)}))
+    return _fetched(api_references({"containers": containers, **_volumes(pod)})) | _tokens(pod)
 
 
 def pull_secrets(pod: Pod) -> tuple[Reference, ...]:
@@ -70,9 +85,30 @@ def pull_secrets(pod: Pod) -> tuple[Reference, ...]:
     return tuple(Reference(SECRET, name) for name in named)
 
 
-def shown_in_volumes(pod: Pod) -> set[Reference]:
-    """The objects that the pod's files show and follow while it runs."""
-    return _fetched(volume_references(_volumes(pod)))
+def shown_in_volumes(pod: Pod) -> set[Needed]:
+    """What the pod's files show and follow while it runs."""
+    return _fetched(volume_references(_volumes(pod))) | _tokens(pod)
+
+
+def account_of(pod: Pod) -> str:
+    """The name of its service account."""
+    return pod.spec.serviceAccountName or DEFAULT_SERVICE_ACCOUNT
+
+
+def token_reference(pod: Pod, wanted: ServiceAccountTokenProjection) -> TokenReference:
+    """Which token it is that a volume's source wants."""
+    return TokenReference(
+        account_of(pod), wanted.audience or "", wanted.expirationSeconds or TOKEN_S
+    )
+
+
+def _tokens(pod: Pod) -> set[Needed]:
+    return {
+        token_reference(pod, source.serviceAccountToken)
+        for volume in pod.spec.volumes or ()
+        for source in (volume.projected and volume.projected.sources) or ()
+        if source.serviceAccountToken is not None
+    }
 
 
 def _volumes(pod: Pod) -> Mapping[str, Any]:
@@ -80,9 +116,7 @@ def _volumes(pod: Pod) -> Mapping[str, Any]:
     return {"volumes": [volume.to_wire() for volume in pod.spec.volumes or ()]}
 
 
-def look_up(
-    objects: Objects, reference: Reference, *, optional: bool
-) -> Mapping[str, bytes] | None:
+def look_up(objects: Objects, reference: Needed, *, optional: bool) -> Mapping[str, bytes] | None:
     """The object's values; None for an optional object that does not exist. NotThere."""
     found = objects.get(reference, ObjectData(problem=f"{reference} was not read"))
     if found.problem:
@@ -94,6 +128,6 @@ def look_up(
     raise NotThere(f"{reference} not found")
 
 
-def _fetched(found: Iterable[ApiReference]) -> set[Reference]:
+def _fetched(found: Iterable[ApiReference]) -> set[Needed]:
     kinds = (CONFIG_MAP, SECRET)
     return {Reference(ref.kind, ref.name) for ref in found if ref.kind in kinds and ref.name}

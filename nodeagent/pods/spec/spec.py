@@ -14,17 +14,25 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nodeagent.pods.actions import StartContainer
+from nodeagent.pods.resize.sizes import container_size, definition, pod_size
 from nodeagent.pods.spec import dns, env, isolation, mounts, sysctls
 from nodeagent.pods.spec.dns import NO_DNS, DnsSettings
+from nodeagent.pods.spec.env import Files
+from nodeagent.pods.spec.policy import (
+    DEFAULT_POLICY,
+    NodeMemory,
+    ResourcePolicy,
+    container_unified,
+    hugepage_bytes,
+)
 from nodeagent.pods.spec.references import Objects
 from nodeagent.runtime.base import (
     ContainerSpec,
     LinuxResources,
     PortMapping,
     SandboxSpec,
-    SeccompKind,
-    SeccompSetting,
 )
+from nodeagent.runtime.isolation import UNCONFINED, SeccompSetting
 from orch.wire import names, quantity
 from orch.wire.podrules import podspec
 from orch.wire.podrules.podspec import (
@@ -34,17 +42,16 @@ from orch.wire.podrules.podspec import (
     GUARANTEED,
     all_containers,
 )
+from orch.wire.podrules.resources import HUGE_PAGES
+from orch.wire.records.isolation import PodSecurityContext, SecurityContext
 from orch.wire.records.pods import (
     Container,
-    EnvVarSource,
     ImageVolume,
     Pod,
-    PodSecurityContext,
-    SecurityContext,
+    ResourceRequirements,
 )
+from orch.wire.records.variables import EnvVarSource
 
-CFS_PERIOD_USEC = 100_000
-MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
 MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
 _FILE_NAME_MAX = 255
@@ -52,7 +59,6 @@ KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
 # Below the cgroup of all pods; Guaranteed pods are in that cgroup itself.
 QOS_CGROUPS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
 _OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
-UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,12 @@ class PodSettings:
     cgroup_parent: str = "/orchpods"
     host_ip: str = ""
     memory_capacity_bytes: int = 0
+    policy: ResourcePolicy = DEFAULT_POLICY
     kernel_version: str = ""
     apparmor: bool = False  # whether this host has AppArmor enabled
     dns: DnsSettings = NO_DNS
+    api_server: Mapping[str, str] = field(default_factory=dict)  # the variables that lead to it
+    unsafe_sysctls: tuple[str, ...] = ()  # allowed beside the safe ones; may end in *
     allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once known
 
 
@@ -79,6 +88,7 @@ class ContainerContext:
     pod_ips: Sequence[str] = ()
     seccomp: SeccompSetting = UNCONFINED
     objects: Objects = field(default_factory=dict)
+    env_files: Files = field(default_factory=dict)
 
 
 def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) -> str:
@@ -125,6 +135,7 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
             names.ANNOTATION_CONFIG_SOURCE: meta.annotation(names.ANNOTATION_CONFIG_SOURCE),
             names.RUNTIME_ANNOTATION_GRACE_PERIOD: str(grace_period_s(pod)),
             names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_parent,
+            names.RUNTIME_ANNOTATION_POD_SIZE: pod_size(pod).text(),
         },
         port_mappings=() if host_network else _port_mappings(pod),
         sysctls={s.name: s.value for s in security.sysctls or ()},
@@ -137,7 +148,7 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         run_as_group=security.runAsGroup,
         supplemental_groups=_groups(security),
         strict_groups=security.supplementalGroupsPolicy == "Strict",
-        runtime_handler=spec.runtimeClassName or "",
+        selinux=isolation.selinux(security.seLinuxOptions),
     )
 
 
@@ -168,23 +179,28 @@ def container_spec(
             context.volumes,
             {name: image.reference for name, image in image_volumes(pod).items()},
             known,
-            recursive_possible=sysctls.is_at_least(
-                settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
-            ),
+            recursive_possible=recursion_possible(settings),
         ),
         labels={**_identity(pod, settings), names.RUNTIME_LABEL_CONTAINER_NAME: container.name},
         annotations={
-            names.RUNTIME_ANNOTATION_CONTAINER_HASH: container_hash(container),
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: definition(
+                container_hash(container), container_size(pod, container)
+            ),
             names.RUNTIME_ANNOTATION_RESTART_COUNT: str(start.attempt),
             names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(start.backoff_step),
+            **({names.RUNTIME_ANNOTATION_ROUND: str(start.round)} if start.round else {}),
         },
         log_path=f"{container.name}/{start.attempt}.log",
         stdin=bool(container.stdin),
+        stdin_once=bool(container.stdinOnce),
         tty=bool(container.tty),
-        resources=container_resources(pod, container, settings.memory_capacity_bytes),
+        resources=container_resources(pod, container, node_memory(settings), settings.policy),
         seccomp=context.seccomp,
         apparmor=isolation.apparmor(pod, container, enabled=settings.apparmor),
         privileged=_is_privileged(container),
+        selinux=isolation.selinux(security.seLinuxOptions or pod_security.seLinuxOptions),
+        unmasked=security.procMount == "Unmasked",
+        stop_signal=(container.lifecycle and container.lifecycle.stopSignal) or "",
         no_new_privileges=security.allowPrivilegeEscalation is False,
         readonly_rootfs=bool(security.readOnlyRootFilesystem),
         run_as_user=_first(security.runAsUser, pod_security.runAsUser),
@@ -205,25 +221,45 @@ def _variables(
         if source.fieldRef is not None:
             return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
         if source.resourceFieldRef is not None:
-            return env.resource_field(container, source.resourceFieldRef, settings.allocatable)
+            most = env.most_of(pod, settings.allocatable)
+            return env.resource_field(container, source.resourceFieldRef, most)
         return None
 
-    return env.environment(container, value_from, context.objects, room)
+    given, files = settings.api_server, context.env_files
+    return env.environment(container, value_from, context.objects, room, given, files)
+
+
+def recursion_possible(settings: PodSettings) -> bool:
+    """Whether mounts below a volume can be made read-only with it."""
+    return sysctls.is_at_least(settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY)
+
+
+def node_memory(settings: PodSettings) -> NodeMemory:
+    allocatable = settings.allocatable.get("memory", 0)
+    pages = frozenset(
+        name
+        for name, amount in settings.allocatable.items()
+        if name.startswith(HUGE_PAGES) and quantity.to_bytes(amount)
+    )
+    return NodeMemory(settings.memory_capacity_bytes, quantity.to_bytes(allocatable), pages)
 
 
 def container_resources(
-    pod: Pod, container: Container, memory_capacity_bytes: int = 0
+    pod: Pod,
+    container: Container,
+    memory: NodeMemory,
+    policy: ResourcePolicy = DEFAULT_POLICY,
 ) -> LinuxResources:
     """Shares from the cpu request, quota from its limit, the memory limit, the OOM adjustment."""
-    limits, requests = podspec.limits(container), podspec.requests(container)
+    limits, requests = podspec.effective_limits(pod, container), podspec.requests(container)
     return LinuxResources(
         cpu_shares=cpu_shares(quantity.to_milli(requests.get("cpu", 0))),
-        cpu_quota_usec=cpu_quota_usec(quantity.to_milli(limits["cpu"]))
-        if "cpu" in limits
-        else None,
-        cpu_period_usec=CFS_PERIOD_USEC if "cpu" in limits else None,
+        cpu_quota_usec=policy.quota_usec(quantity.to_milli(limits.get("cpu", 0))),
+        cpu_period_usec=policy.cfs_period_usec if "cpu" in limits and policy.cfs_quota else None,
         memory_limit_bytes=quantity.to_bytes(limits["memory"]) if "memory" in limits else None,
-        oom_score_adj=oom_score_adjustment(pod, container, memory_capacity_bytes),
+        oom_score_adj=oom_score_adjustment(pod, container, memory.capacity_bytes),
+        unified=container_unified(pod, container, policy, memory),
+        hugepage_bytes=hugepage_bytes(pod, container, memory),
     )
 
 
@@ -234,18 +270,27 @@ def oom_score_adjustment(pod: Pod, container: Container, memory_capacity_bytes: 
             return _OOM_GUARANTEED
         case podspec.BEST_EFFORT:
             return _OOM_BEST_EFFORT
-    wanted_bytes = quantity.to_bytes(podspec.requests(container).get("memory", 0))
+    wanted_bytes = _memory_bytes(container) + _spare_bytes(pod)
     share = 1000 * wanted_bytes // memory_capacity_bytes if memory_capacity_bytes else 0
     return min(max(1000 - share, 1000 + _OOM_GUARANTEED), 999)
 
 
+def _memory_bytes(container: Container) -> int:
+    return quantity.to_bytes(podspec.requests(container).get("memory", 0))
+
+
+def _spare_bytes(pod: Pod) -> int:
+    """Each container's part of what the pod requests as a whole beyond its containers."""
+    whole = podspec.pod_level(pod, "requests").get("memory")
+    if whole is None:
+        return 0
+    containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
+    spare = quantity.to_bytes(whole) - sum(map(_memory_bytes, containers))
+    return max(spare, 0) // len(containers)
+
+
 def cpu_shares(milli: int) -> int:
     return min(max(milli * 1024 // 1000, MIN_CPU_SHARES), MAX_CPU_SHARES)
-
-
-def cpu_quota_usec(milli: int) -> int | None:
-    """None for a limit of zero, which means no limit."""
-    return max(milli * CFS_PERIOD_USEC // 1000, MIN_CFS_QUOTA_USEC) if milli else None
 
 
 def image_volumes(pod: Pod) -> dict[str, ImageVolume]:
@@ -296,11 +341,23 @@ def _first(own: int | None, inherited: int | None) -> int | None:
 
 
 def container_hash(container: Container) -> str:
-    """16 hexadecimal digits over the container's definition, stable across agent upgrades.
+    """16 hexadecimal digits over the container's definition without its resources, which change
+    while it runs; stable across agent upgrades.
 
     Empty values are left out, so that a newer agent whose records have more fields computes the
     same value and restarts no container.
     """
+    return _digest(container.model_copy(update={"resources": None, "resizePolicy": None}))
+
+
+def former_hash(container: Container, resources: ResourceRequirements | None) -> str:
+    """The hash that agents wrote that could not resize, given what the container had then."""
+    if resources is None:
+        return _digest(container)
+    return _digest(container.model_copy(update={"resources": resources}))
+
+
+def _digest(container: Container) -> str:
     data = _meaningful(container.to_wire())
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

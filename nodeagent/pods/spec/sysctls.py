@@ -1,13 +1,16 @@
 """The kernel parameters that a pod may set; pure.
 
 Safe ones are confined to the pod's namespaces by kernels that are new enough (spec.md, "Kernel
-requirements"); all others are refused.
+requirements"); others are refused, but for those that the node's administrator allows
+(`allowedUnsafeSysctls`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from orch.wire.podrules.isolation import sysctl_namespace
 from orch.wire.records.pods import Pod
 
 # The first kernel that gives every namespace its own value; (0, 0): all supported ones.
@@ -28,24 +31,42 @@ SAFE: dict[str, tuple[int, int]] = {
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
-def sysctl_problem(pod: Pod, kernel_version: str) -> str:
-    """Why the pod's first bad sysctl is refused; "" when all are fine."""
-    context = pod.spec.securityContext
+def sysctl_problem(pod: Pod, kernel_version: str, unsafe: Iterable[str] = ()) -> str:
+    """Why the pod's first bad sysctl is refused; "" when all are fine.
+
+    `unsafe` are names that are allowed beside the safe ones; one may end in `*`.
+    """
+    context, patterns = pod.spec.securityContext, tuple(unsafe)
     for sysctl in (context and context.sysctls) or ():
         name = sysctl.name.replace("/", ".")
-        if name not in SAFE:
-            return f'forbidden sysctl: "{name}" not allowlisted'
-        needed = SAFE[name]
-        if not is_at_least(kernel_version, needed):
-            return (
-                f'forbidden sysctl: "{name}" needs kernel {needed[0]}.{needed[1]}, '
-                f"this node has {kernel_version}"
-            )
-        if name.startswith("net.") and pod.spec.hostNetwork:
-            return f'forbidden sysctl: "{name}" not allowed with host net enabled'
-        if name.startswith("kernel.shm") and pod.spec.hostIPC:
-            return f'forbidden sysctl: "{name}" not allowed with host ipc enabled'
+        why = _name_problem(name, kernel_version, patterns) or _namespace_problem(name, pod)
+        if why:
+            return f'forbidden sysctl: "{name}" {why}'
     return ""
+
+
+def _name_problem(name: str, kernel_version: str, unsafe: tuple[str, ...]) -> str:
+    if any(_is_meant(name, pattern.replace("/", ".")) for pattern in unsafe):
+        return ""
+    if name not in SAFE:
+        return "not allowlisted"
+    needed = SAFE[name]
+    if is_at_least(kernel_version, needed):
+        return ""
+    return f"needs kernel {needed[0]}.{needed[1]}, this node has {kernel_version}"
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name == pattern
+
+
+def _namespace_problem(name: str, pod: Pod) -> str:
+    of_host = {"Net": pod.spec.hostNetwork, "IPC": pod.spec.hostIPC}
+    namespace = sysctl_namespace(name)
+    shown = namespace.lower()
+    return f"not allowed with host {shown} enabled" if of_host.get(namespace) else ""
 
 
 def is_at_least(version: str, needed: tuple[int, int]) -> bool:

@@ -1,21 +1,23 @@
-"""The files of volumes that show ConfigMaps, Secrets and the pod's own fields; pure.
+"""The files of volumes that show ConfigMaps, Secrets, tokens and the pod's own fields; pure.
 
 Rules of the reference agent (pkg/volume/configmap, secret, projected): without `items` every key
-is a file; with them only those, and each key must exist unless the volume is optional.
+is a file; with them only those, and each key must exist unless the volume is optional. A token
+belongs to the user that all containers of the pod run as, if it is one, and nobody else reads it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from nodeagent.pods.spec import env, references
 from nodeagent.pods.spec.env import SpecError
-from nodeagent.pods.spec.references import NotThere, Objects, Reference
+from nodeagent.pods.spec.references import TOKEN, NotThere, Objects, Reference
 from orch.wire.podrules.podspec import find_container
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
+from orch.wire.records.isolation import PodSecurityContext, SecurityContext
 from orch.wire.records.pods import (
     DownwardAPIItem,
     KeyToPath,
@@ -23,11 +25,13 @@ from orch.wire.records.pods import (
     ProjectedSource,
     ProjectedVolume,
     SecretProjection,
+    ServiceAccountTokenProjection,
     Volume,
 )
 
 DEFAULT_MODE = 0o644
 _MODES = range(0o1000)
+_PRIVATE = 0o600  # of a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class VolumeFile:
     path: str  # below the volume
     content: bytes
     mode: int
+    owner: int | None = None  # whose file it is; None: the agent's
 
 
 def is_made_of_files(volume: Volume) -> bool:
@@ -90,6 +95,9 @@ def _files_of(
         for item in source.downwardAPI.items or ():
             yield _file(item, _downward_content(pod, item, allocatable).encode(), mode)
         return
+    if (wanted_token := source.serviceAccountToken) is not None:
+        yield _token_file(pod, wanted_token, mode, objects)
+        return
     for kind, wanted in ((CONFIG_MAP, source.configMap), (SECRET, source.secret)):
         if wanted is None:
             continue
@@ -103,8 +111,30 @@ def _files_of(
         return
     given = ", ".join(source.to_wire()) or "nothing"
     raise SpecError(
-        f"projected source {given} is not supported; use configMap, secret or downwardAPI"
+        f"projected source {given} is not supported; use configMap, secret, downwardAPI or"
+        " serviceAccountToken"
     )
+
+
+def _token_file(
+    pod: Pod, wanted: ServiceAccountTokenProjection, mode: int | None, objects: Objects
+) -> VolumeFile:
+    token = references.look_up(objects, references.token_reference(pod, wanted), optional=False)
+    owner = only_user(pod)
+    group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
+    private = owner is not None or group is not None
+    item = KeyToPath(key=TOKEN, path=wanted.path, mode=_PRIVATE if private else None)
+    return replace(_file(item, (token or {})[TOKEN], mode), owner=owner)
+
+
+def only_user(pod: Pod) -> int | None:
+    """The user that all its containers run as, ephemeral ones apart; None: several, or not said."""
+    default = (pod.spec.securityContext or PodSecurityContext()).runAsUser
+    users = set[int | None]()
+    for container in (*(pod.spec.initContainers or ()), *pod.spec.containers):
+        own = (container.securityContext or SecurityContext()).runAsUser
+        users.add(default if own is None else own)
+    return users.pop() if len(users) == 1 else None
 
 
 def _file(
@@ -133,4 +163,5 @@ def _downward_content(pod: Pod, item: DownwardAPIItem, allocatable: Mapping[str,
     container = find_container(pod, name or "")
     if container is None:
         raise SpecError(f"downwardAPI item {item.path!r}: there is no container {name!r}")
-    return env.resource_field(container, item.resourceFieldRef, allocatable)
+    most = env.most_of(pod, allocatable)
+    return env.resource_field(container, item.resourceFieldRef, most)

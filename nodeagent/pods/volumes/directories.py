@@ -17,8 +17,12 @@ from pathlib import Path, PurePosixPath
 
 from nodeagent import descriptors
 from nodeagent.pods.spec.volume_files import VolumeFile
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
+
+_shared = OnceLog(log)
+_FOR_ALL = 0o044  # added to the mode of a file that cannot be given to the one who is to read it
 
 
 def make(path: Path, mode: int = 0o755, *, unlinked: int = 0) -> None:
@@ -106,7 +110,20 @@ def _write_file(root: Path, file: VolumeFile, group: int | None) -> None:
         stream.write(file.content)
         if group is not None:
             os.fchown(stream.fileno(), -1, group)
-        os.fchmod(stream.fileno(), _mode(file, group))
+        given = _give(stream.fileno(), file.owner)
+        os.fchmod(stream.fileno(), _mode(file, group) if given else _mode(file, group) | _FOR_ALL)
+
+
+def _give(opened: int, owner: int | None) -> bool:
+    """Whether the file belongs to its owner now."""
+    try:
+        if owner is not None:
+            os.fchown(opened, owner, -1)
+    except PermissionError:
+        text = "files of pods cannot be given to their user %d, and are for all to read: the agent "
+        _shared.failed(text + "lacks CAP_CHOWN", owner, cause="")
+        return False
+    return True
 
 
 def _mode(file: VolumeFile, group: int | None) -> int:
@@ -159,10 +176,12 @@ def _is_current(directory: Path, files: Sequence[VolumeFile], group: int | None)
 
 
 def _is_same(path: Path, file: VolumeFile, group: int | None) -> bool:
-    found = path.lstat()
+    found, mode = path.lstat(), _mode(file, group)
+    if file.owner not in (None, found.st_uid):
+        mode |= _FOR_ALL
     return (
         stat.S_ISREG(found.st_mode)
-        and stat.S_IMODE(found.st_mode) == _mode(file, group)
+        and stat.S_IMODE(found.st_mode) == mode
         and (group is None or found.st_gid == group)
         and path.read_bytes() == file.content
     )

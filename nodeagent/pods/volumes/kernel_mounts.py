@@ -1,7 +1,7 @@
 """mount(2) and umount2(2), and the mounts below a directory; blocking, called from a thread.
 
-Only tmpfs is mounted, for volumes in memory, and sub-paths of volumes. Used by the agent and by its
-helper: standard library only.
+Mounted are volumes in memory (tmpfs, huge pages), shares of NFS servers, and sub-paths of volumes.
+Used by the agent and by its helper: standard library only.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import errno
 import os
 import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTINFO = "/proc/self/mountinfo"
-_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 2, 4, 1 << 12, 1 << 19
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_SLAVE = 1, 2, 4, 1 << 12, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 # The numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of every architecture.
 _OPEN_TREE, _MOVE, _SET = 428, 429, 442
@@ -34,11 +35,31 @@ class MountPoint:
 def mount_tmpfs(path: str, size_bytes: int | None) -> None:
     """Mount an empty tmpfs, writable by everyone as /tmp is; OSError names the path."""
     options = "mode=1777" + (f",size={size_bytes}" if size_bytes else "")
+    _mount("tmpfs", path, "tmpfs", options)
+
+
+def mount_hugepages(path: str, page_bytes: int, size_bytes: int | None) -> None:
+    """Mount empty memory of huge pages of one size, writable by everyone; OSError names the path.
+
+    EINVAL where the kernel has no pages of that size.
+    """
+    size = f",size={size_bytes}" if size_bytes else ""
+    _mount("hugetlbfs", path, "hugetlbfs", f"mode=1777,pagesize={page_bytes}{size}")
+
+
+def mount_nfs(path: str, device: str, options: str, read_only: bool) -> None:
+    """Mount a share of a server, whose address is among the options; OSError names the path.
+
+    Waits for the server, for minutes; only the end of the process ends that.
+    """
+    _mount(device, path, "nfs", options, _MS_RDONLY if read_only else 0)
+
+
+def _mount(source: str, path: str, filesystem: str, options: str, flags: int = 0) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(
-        libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode()),
-        path,
-    )
+    words = os.fsencode(source), os.fsencode(path), filesystem.encode()
+    flags |= _MS_NOSUID | _MS_NODEV
+    _checked(libc.mount(*words, flags, options.encode()), path)
 
 
 def bind(source: str, path: str) -> None:
@@ -69,7 +90,7 @@ def is_shared(path: str, mountinfo: str = MOUNTINFO) -> bool:
     real = os.path.realpath(path)
     above = [
         mount
-        for mount in _mounts(mountinfo)
+        for mount in table(mountinfo)
         if mount.path == "/" or real == mount.path or real.startswith(mount.path + "/")
     ]
     nearest = max(above[::-1], key=lambda mount: len(mount.path), default=None)  # the latest of it
@@ -97,16 +118,21 @@ def mounts_on(place: Path) -> list[MountPoint]:
 
 def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:
     """The mounts on `path` and below it, the deepest and latest first."""
+    return below(path, table(mountinfo))
+
+
+def below(path: str, mounts: Iterable[MountPoint]) -> list[MountPoint]:
+    """Those of `mounts`, in the order they were mounted."""
     found = [
         mount
-        for mount in _mounts(mountinfo)
+        for mount in mounts
         if mount.path == path or mount.path.startswith(path.rstrip("/") + "/")
     ]
     latest_first = found[::-1]
     return sorted(latest_first, key=lambda mount: mount.path.count("/"), reverse=True)
 
 
-def _mounts(mountinfo: str) -> list[MountPoint]:
+def table(mountinfo: str = MOUNTINFO) -> list[MountPoint]:
     """In the order they were mounted.
 
     A pod names what is mounted as a sub-path of its volume: any bytes, and only the kernel's own

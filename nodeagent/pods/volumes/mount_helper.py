@@ -3,7 +3,8 @@
 Its socket is systemd's; it starts with the first request and ends when there are none. A request is
 one message: a word, and descriptors of the place and of what to bind there. A descriptor of another
 mount namespace cannot be mounted, so its path is walked here without following links, and must lead
-to the same file. Requests are answered one at a time, each within a deadline that ends the process.
+to the same file. Requests are answered one at a time, each within a deadline that ends the process;
+one that waits for a server is left to a process of its own.
 Standard library only: it is privileged, and starts often.
 """
 
@@ -17,15 +18,18 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from nodeagent import descriptors
-from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes import kernel_mounts, nfs
+from orch.wire.names import VERSION
 
 DONE = b"done"
-REQUEST_BYTES = 64
+REQUEST_BYTES = nfs.REQUEST_BYTES
 ANSWER_BYTES = 512
 _DEADLINE_S = 10
 READ_S = 2.0
@@ -34,7 +38,11 @@ _IDLE_S = 60.0
 _SO_PEERPIDFD = 77
 _FIRST_DESCRIPTOR = 3  # of those that systemd passes
 _IN_MEMORY = ("empty-dir", "secret", "projected")
+_FILESYSTEMS = ("tmpfs", "hugetlbfs")  # of those
+_WAITING = 4  # mounts of shares at once
 _VOLUMES, _SUB_PATHS = "volumes", "volume-subpaths"  # below pods/<uid>
+_SHARES = (b"nfs ", b"unmount ")  # requests about those of servers
+_Work = Callable[[], None]
 
 
 class Refused(Exception):
@@ -47,6 +55,7 @@ class MountHelper:
     def __init__(self, root_dir: str, peer_unit: str) -> None:
         self._root = Path(os.path.realpath(root_dir))
         self._peer_unit = peer_unit
+        self._waiting: set[int] = set()  # processes that wait for servers
 
     def serve(self, connection: socket.socket) -> None:
         """Answer one request; never raises."""
@@ -59,6 +68,9 @@ class MountHelper:
                 raise Refused(stranger)
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise Refused("the request is too long")
+            if request.startswith(_SHARES):
+                self._perform_apart(request, passed, connection)
+                return
             self._perform(request, passed)
             answer = DONE
         except (Refused, OSError, ValueError) as error:
@@ -67,8 +79,7 @@ class MountHelper:
         finally:
             for descriptor in passed:
                 os.close(descriptor)
-        with suppress(OSError):  # the peer has gone
-            connection.send(answer)
+        _answer(connection, answer)
 
     def _stranger(self, connection: socket.socket) -> str:
         """Who the peer is, if it is not the agent."""
@@ -87,6 +98,9 @@ class MountHelper:
             case ["tmpfs", size], 1 if size.isdecimal():
                 with self._place(passed[0], _VOLUMES) as (place, _):
                     kernel_mounts.mount_tmpfs(place, int(size))
+            case ["hugepages", page, size], 1 if page.isdecimal() and size.isdecimal():
+                with self._place(passed[0], _VOLUMES) as (place, _):
+                    kernel_mounts.mount_hugepages(place, int(page), int(size))
             case ["bind"], 2:
                 with self._place(passed[0], _SUB_PATHS) as (place, _), _same(passed[1]) as source:
                     kernel_mounts.bind(f"/proc/self/fd/{source}", place)
@@ -97,8 +111,51 @@ class MountHelper:
             case _:
                 raise Refused(f"{request!r} with {len(passed)} descriptors is no request")
 
+    def _perform_apart(
+        self, request: bytes, passed: Sequence[int], connection: socket.socket
+    ) -> None:
+        """In a process that answers, and that its deadline ends without an answer: the server of
+        a share may be silent. Refused, OSError, ValueError.
+        """
+        self._waiting -= {pid for pid in self._waiting if os.waitpid(pid, os.WNOHANG)[0]}
+        if len(passed) != 1:
+            raise Refused(f"{request!r} with {len(passed)} descriptors is no request")
+        if len(self._waiting) >= _WAITING:
+            raise Refused("other servers have not answered yet; try again")
+        word, _, rest = request.partition(b" ")
+        prepared = self._share_place if word == b"nfs" else self._mounted_share
+        with prepared(passed[0], rest) as (work, limit_s):
+            if pid := os.fork():
+                self._waiting.add(pid)
+                return
+            signal.alarm(limit_s)
+            _answer_for(connection, work)
+
     @contextmanager
-    def _place(self, passed: int, *kinds: str) -> Iterator[tuple[str, str]]:
+    def _share_place(self, passed: int, share: bytes) -> Iterator[tuple[_Work, int]]:
+        wanted = nfs.parse(share)
+        with self._place(passed, _VOLUMES, held_in=(nfs.KIND,)) as (place, _):
+            yield partial(nfs.mount, place, wanted), nfs.DEADLINE_S
+
+    @contextmanager
+    def _mounted_share(self, passed: int, named: bytes) -> Iterator[tuple[_Work, int]]:
+        """By the directory that it lies in, and its name there."""
+        path, name = _path_of(passed), named.decode("ascii")
+        below = path.relative_to(self._root).parts
+        kinds = below[2:3] == (_SUB_PATHS,) or below[2:] == (_VOLUMES, nfs.KIND)
+        if len(below) != 4 or below[0] != "pods" or not kinds:
+            raise Refused(f"{'/'.join(below)} is no place for that")
+        if not name.strip(".") or "/" in name:
+            raise Refused(f"{name!r} is not the name of a share")
+        with _same(passed) as parent:
+            if not nfs.mounted_shares([f"{path}/{name}"]):
+                raise Refused(f"no share is mounted on {path}/{name}")
+            yield partial(kernel_mounts.unmount, f"/proc/self/fd/{parent}/{name}"), nfs.ANSWER_S
+
+    @contextmanager
+    def _place(
+        self, passed: int, *kinds: str, held_in: Sequence[str] = _IN_MEMORY
+    ) -> Iterator[tuple[str, str]]:
         """Paths, by descriptors held open, of the volume or sub-path that `passed` refers to.
 
         The first is of what is there; the agent could swap its name for a link by now. The second
@@ -107,8 +164,9 @@ class MountHelper:
         below = _path_of(passed).relative_to(self._root).parts
         if len(below) != 5 or below[0] != "pods" or below[2] not in kinds:
             raise Refused(f"{'/'.join(below)} is no place for that")
-        if below[2] == _VOLUMES and below[3] not in _IN_MEMORY:
-            raise Refused(f"volumes of the kind {below[3]} are not in memory")
+        if below[2] == _VOLUMES and below[3] not in held_in:
+            kept = "in memory" if held_in is _IN_MEMORY else "shares"
+            raise Refused(f"volumes of the kind {below[3]} are not {kept}")
         with _same(passed) as reached, ExitStack() as held:
             parent = descriptors.reach_path(str(self._root.joinpath(*below[:-1])))
             held.callback(os.close, parent)
@@ -120,8 +178,25 @@ class MountHelper:
         if not found:
             raise Refused(f"nothing is mounted on {path}")
         in_memory = path.relative_to(self._root).parts[2] == _VOLUMES
-        if in_memory and found[0].filesystem != "tmpfs":
+        if in_memory and found[0].filesystem not in _FILESYSTEMS:
             raise Refused(f"{path} has a {found[0].filesystem} mounted on it by somebody else")
+
+
+def _answer(connection: socket.socket, answer: bytes) -> None:
+    with suppress(OSError):  # the peer has gone
+        connection.send(answer)
+
+
+def _answer_for(connection: socket.socket, work: _Work) -> NoReturn:
+    """Do it, answer, and end this process; its deadline ends it without an answer."""
+    try:
+        work()
+        answer = DONE
+    except OSError as error:
+        sys.stderr.write(f"refused: {error}\n")
+        answer = str(error.strerror or error).encode("ascii", "replace")[:ANSWER_BYTES]
+    _answer(connection, answer)
+    os._exit(0)
 
 
 @contextmanager
@@ -190,6 +265,7 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="nodeagent-mounts", description=text, allow_abbrev=False)
     flags.add_argument("--root-dir", default="/var/lib/nodeagent", help="the agent's state")
     flags.add_argument("--peer-unit", default="nodeagent.service", help="the agent's unit")
+    flags.add_argument("--version", action="version", version=f"nodeagent-mounts {VERSION}")
     return flags
 
 

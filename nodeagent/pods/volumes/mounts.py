@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from nodeagent.pods.volumes import kernel_mounts, mount_helper
+from nodeagent.pods.volumes import kernel_mounts, mount_helper, nfs
+from nodeagent.pods.volumes.kernel_mounts import MountPoint
+from nodeagent.pods.volumes.nfs import NoAnswer, Share
 
 HELPER_UNIT = "nodeagent-mounts.socket"
 _DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
@@ -36,23 +38,48 @@ class Mounts(Protocol):
     def tmpfs(self, place: Path, size_bytes: int | None) -> None:
         """Mount an empty tmpfs that everyone may write to."""
 
+    def hugepages(self, place: Path, page_bytes: int, size_bytes: int | None) -> None:
+        """Mount empty memory of huge pages that everyone may write to."""
+
+    def nfs(self, place: Path, share: Share) -> None:
+        """Mount a share of a server, which may not answer."""
+
     def bind(self, source: int, place: Path) -> None:
         """Mount what a descriptor refers to, so that the runtime sees it."""
 
-    def unmount(self, place: Path) -> None:
-        """Undo one of these at once, even where a process still holds a file."""
+    def unmount(self, place: Path, *, share: bool = False) -> None:
+        """Undo one of these at once, even where a process still holds a file; `share`: it is a
+        server's, or a part of that.
+        """
 
 
 class OwnMounts:
     """The agent mounts, as it may with CAP_SYS_ADMIN."""
 
+    def __init__(self) -> None:
+        self._shared = (0, 0)  # the directory that was last found to be: the table is long
+
     def tmpfs(self, place: Path, size_bytes: int | None) -> None:
         with _denials():
             kernel_mounts.mount_tmpfs(str(place), size_bytes)
 
+    def hugepages(self, place: Path, page_bytes: int, size_bytes: int | None) -> None:
+        with _denials():
+            kernel_mounts.mount_hugepages(str(place), page_bytes, size_bytes)
+
+    def nfs(self, place: Path, share: Share) -> None:
+        try:
+            with _denials(errno.EPERM):  # a server may deny access too
+                nfs.mount_apart(str(place), share)
+        except NoAnswer as error:
+            raise MountError(str(error)) from error
+
     def bind(self, source: int, place: Path) -> None:
         with _denials():
             kernel_mounts.bind(f"/proc/self/fd/{source}", str(place))
+        parent = os.stat(place.parent)
+        if (parent.st_dev, parent.st_ino) == self._shared:
+            return
         if not kernel_mounts.is_shared(str(place.parent)):
             kernel_mounts.unmount(str(place))
             raise MountError(
@@ -60,16 +87,24 @@ class OwnMounts:
                 "run `mount --make-shared` on it (docs/pods.md)"
             )
 
-    def unmount(self, place: Path) -> None:
-        kernel_mounts.unmount(str(place))
+        self._shared = parent.st_dev, parent.st_ino
+
+    def unmount(self, place: Path, *, share: bool = False) -> None:
+        if not share:
+            kernel_mounts.unmount(str(place))
+            return
+        try:
+            nfs.unmount_apart(str(place))
+        except NoAnswer as error:
+            raise MountError(str(error)) from error
 
 
 @contextmanager
-def _denials() -> Iterator[None]:
+def _denials(*numbers: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _DENIED:
+        if error.errno not in (numbers or _DENIED):
             raise
         raise MountDenied(
             f"the agent may not mount ({error.strerror}); start {HELPER_UNIT} and the agent with "
@@ -85,7 +120,17 @@ class HelpedMounts:
 
     def tmpfs(self, place: Path, size_bytes: int | None) -> None:
         self._ask(f"tmpfs {size_bytes or 0}", place)
-        if not kernel_mounts.mounts_on(place):
+        if not os.path.ismount(place):
+            raise self._unseen(place)
+
+    def hugepages(self, place: Path, page_bytes: int, size_bytes: int | None) -> None:
+        self._ask(f"hugepages {page_bytes} {size_bytes or 0}", place)
+        if not os.path.ismount(place):
+            raise self._unseen(place)
+
+    def nfs(self, place: Path, share: Share) -> None:
+        self._ask(b"nfs " + share.text(), place)
+        if not nfs.mounted_shares([str(place)]):  # to look at the place may take for ever
             raise self._unseen(place)
 
     def bind(self, source: int, place: Path) -> None:
@@ -93,13 +138,21 @@ class HelpedMounts:
         if not os.path.samestat(os.fstat(source), os.lstat(place)):
             raise self._unseen(place)
 
-    def unmount(self, place: Path) -> None:
-        self._ask("unmount", place)
-
-    def _ask(self, request: str, place: Path, *sources: int) -> None:
-        target = os.open(place, _REACH)
+    def unmount(self, place: Path, *, share: bool = False) -> None:
+        if not share:
+            self._ask("unmount", place)
+            return
         try:
-            answer = self._answer(request, [target, *sources])
+            self._ask(f"unmount {place.name}", place.parent)  # to open it may take for ever
+        except MountError:
+            if nfs.mounted_shares([str(place)]):
+                raise
+
+    def _ask(self, request: str | bytes, place: Path, *sources: int) -> None:
+        target = os.open(place, _REACH)
+        sent = request.encode() if isinstance(request, str) else request
+        try:
+            answer = self._answer(sent, [target, *sources])
         except OSError as error:
             raise MountError(
                 f"the mount helper at {self._path} does not answer ({error.strerror or error}); "
@@ -108,14 +161,15 @@ class HelpedMounts:
         finally:
             os.close(target)
         if answer != mount_helper.DONE:
-            shown = answer.decode("ascii", "replace") or "no reason"
-            raise MountError(f"the mount helper did not {request} on {place}: {shown!r}")
+            shown = answer.decode("ascii", "replace") or "no answer in time"
+            asked = os.fsdecode(sent)
+            raise MountError(f"the mount helper refused {asked!r} for {place}: {shown}")
 
-    def _answer(self, request: str, descriptors: list[int]) -> bytes:
+    def _answer(self, request: bytes, descriptors: list[int]) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(_ANSWER_S)
             connection.connect(self._path)
-            socket.send_fds(connection, [request.encode()], descriptors)
+            socket.send_fds(connection, [request], descriptors)
             return connection.recv(mount_helper.ANSWER_BYTES)
 
     def _unseen(self, place: Path) -> MountError:
@@ -125,10 +179,33 @@ class HelpedMounts:
         )
 
 
-def clear(place: Path, mounts: Mounts) -> None:
-    """Unmount all that is mounted on `place` itself; MountError when something stays."""
-    for _ in kernel_mounts.mounts_on(place):  # of two in a shared group both go at once
-        if kernel_mounts.mounts_on(place):
-            mounts.unmount(place)
-    if left := kernel_mounts.mounts_on(place):
-        raise MountError(f"{place} stays mounted ({left[0].filesystem}); unmount it")
+def clear(
+    directory: Path,
+    mounts: Mounts,
+    is_own: Callable[[MountPoint], bool] | None = None,
+    known: Sequence[MountPoint] | None = None,
+) -> list[MountPoint]:
+    """Unmount what is one's own, of what is on top at each place on and below a directory.
+
+    Unless told, only what is mounted on the directory itself is. What is mounted below goes along.
+    Returns what is still mounted there. MountError when something of one's own stays. `known` is
+    the table of mounts as it was just now; it is long, and read again only after a change.
+    """
+    real = os.path.realpath(directory)
+    is_own = is_own or (lambda mount: mount.path == real)
+    found = kernel_mounts.below(real, known) if known else kernel_mounts.mounts_below(real)
+    while own := [mount for mount in _on_top(found) if is_own(mount)]:
+        for mount in own:  # once: of two in a shared group both go
+            mounts.unmount(Path(mount.path), share=mount.filesystem in nfs.FILESYSTEMS)
+        left = kernel_mounts.mounts_below(real)
+        if len(left) >= len(found):
+            raise MountError(f"{own[0].path} stays mounted ({own[0].filesystem}); unmount it")
+        found = left
+    return found
+
+
+def _on_top(found: Sequence[MountPoint]) -> list[MountPoint]:
+    latest: dict[str, MountPoint] = {}
+    for mount in found:
+        latest.setdefault(mount.path, mount)
+    return [*latest.values()]

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent import descriptors
 from nodeagent.pods.volumes import directories, mounts
+from nodeagent.pods.volumes.kernel_mounts import MountPoint
 from nodeagent.pods.volumes.mounts import MountError, Mounts
 
 
@@ -21,10 +23,17 @@ class SubPathError(Exception):
     """A sub-path cannot be mounted; the text names it."""
 
 
-def bind(volume: str, path: str, place: Path, mounting: Mounts) -> str:
+def bind(
+    volume: str,
+    path: str,
+    place: Path,
+    mounting: Mounts,
+    known: Sequence[MountPoint] | None = None,
+) -> str:
     """The path for the runtime of `path` in `volume`; missing directories are created.
 
-    It is mounted on `place`, and replaces what was mounted there for a former container.
+    It is mounted on `place`, and replaces what was mounted there for a former container. `known`:
+    the table of mounts as it was just now.
     SubPathError when a link leads out of the volume, else OSError.
     """
     try:
@@ -35,7 +44,9 @@ def bind(volume: str, path: str, place: Path, mounting: Mounts) -> str:
     except OSError as error:
         raise SubPathError(f"cannot make subPath {path}: {error.strerror}") from error
     try:
-        _prepare(place, mounting, is_directory=stat.S_ISDIR(os.fstat(reached).st_mode))
+        directories.make(place.parent)
+        mounts.clear(place, mounting, known=known)
+        _prepare(place, is_directory=stat.S_ISDIR(os.fstat(reached).st_mode))
         mounting.bind(reached, place)
     except MountError as error:
         raise SubPathError(f"cannot mount subPath {path}: {error}") from error
@@ -44,14 +55,12 @@ def bind(volume: str, path: str, place: Path, mounting: Mounts) -> str:
     return str(place)
 
 
-def unbind(place: Path, mounting: Mounts) -> None:
-    """Unmount every sub-path below `place`, and remove the mount points. MountError, OSError."""
+def remove(place: Path) -> None:
+    """Remove the mount points below `place`, on which nothing is mounted any more. OSError."""
     if not place.exists():
         return
     for container in place.iterdir():
-        mounts.clear(container, mounting)
         for point in container.iterdir():  # never its content: that would be the volume's
-            mounts.clear(point, mounting)
             point.rmdir() if point.is_dir() else point.unlink()
         container.rmdir()
     place.rmdir()
@@ -67,10 +76,8 @@ def _reached(volume: str, below: Path) -> int:
         os.close(root)
 
 
-def _prepare(place: Path, mounting: Mounts, *, is_directory: bool) -> None:
-    """Make `place` an empty directory or a file that nothing is mounted on."""
-    directories.make(place.parent)
-    mounts.clear(place, mounting)
+def _prepare(place: Path, *, is_directory: bool) -> None:
+    """Make `place`, on which nothing is mounted, an empty directory or a file."""
     if place.exists() and place.is_dir() != is_directory:
         place.rmdir() if place.is_dir() else place.unlink()
     if is_directory:

@@ -2,8 +2,8 @@
 
 `<root>/pods/<uid>/volumes/<kind>/<name>`; a Memory emptyDir is a tmpfs mounted there, and so is a
 secret where the agent may mount. A hostPath is checked, and created if its type says so. Blocking
-work runs in one thread per call. The containers' mounts are in `spec.mounts`, the content of files
-in `spec.volume_files`.
+work runs in one thread per call, which waits for no other pod's where a server may not answer. The
+containers' mounts are in `spec.mounts`, the content of files in `spec.volume_files`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,46 @@ import errno
 import functools
 import logging
 import os
+import socket
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 from nodeagent import descriptors
-from nodeagent.pods.spec import volume_files
-from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec import env_files, policy, volume_files
+from nodeagent.pods.spec.env import NO_FILES, EnvFile, Files, SpecError
 from nodeagent.pods.spec.references import NotThere, Objects
-from nodeagent.pods.volumes import directories, kernel_mounts, mounts, subpaths
+from nodeagent.pods.volumes import directories, kernel_mounts, mounts, nfs, subpaths
 from nodeagent.pods.volumes.mounts import MountDenied, MountError, Mounts, OwnMounts
+from nodeagent.pods.volumes.nfs import NoAnswer, Share
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.runtime.base import Mount
 from orch.component.process import loops
+from orch.component.process.threads import run_in_thread
 from orch.wire import quantity
 from orch.wire.podrules.podspec import all_containers
-from orch.wire.records.pods import EmptyDirVolume, HostPathVolume, Pod, PodSecurityContext, Volume
+from orch.wire.records.isolation import PodSecurityContext
+from orch.wire.records.pods import (
+    Container,
+    EmptyDirVolume,
+    HostPathVolume,
+    NFSVolume,
+    Pod,
+    Volume,
+)
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _FILE_TESTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
     "FileOrCreate": (stat.S_ISREG, "a file"),
-    "Socket": (stat.S_ISSOCK, "a socket"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
     "CharDevice": (stat.S_ISCHR, "a character device"),
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
@@ -63,11 +77,11 @@ def prepare(volume: HostPathVolume) -> str:
         raise ValueError(f"hostPath {volume.path} cannot be made: {cause}{advice}") from error
     fits, shown = _FILE_TESTS[kind]
     try:
-        mode = path.stat().st_mode
+        found = fits(path.stat().st_mode)
     except FileNotFoundError:
-        raise ValueError(f"hostPath {volume.path} does not exist, and type is {kind}") from None
-    if not fits(mode):
-        raise ValueError(f"hostPath {volume.path} is not {shown}")
+        found = False
+    if not found:
+        raise ValueError(f"hostPath type check failed: {volume.path} is not {shown}")
     return volume.path
 
 
@@ -86,6 +100,7 @@ _KINDS = {
     "configMap": "configmap",
     "secret": "secret",
     "projected": "projected",
+    "nfs": nfs.KIND,
 }
 _SUB_PATHS = "volume-subpaths"
 _SETGID_DIRECTORY = 0o2777
@@ -108,7 +123,7 @@ class ProjectedData:
 class VolumeStore:
     """The volumes below one root directory (absolute).
 
-    What a cancelled caller began is finished first: else a removal would run into it.
+    What a cancelled caller began is finished before a removal, which would run into it.
     """
 
     def __init__(self, root_dir: str, mounting: Mounts | None = None) -> None:
@@ -116,6 +131,7 @@ class VolumeStore:
         self._mounting = mounting or OwnMounts()
         self._secrets_on_disk = False
         self._removals = asyncio.Semaphore(_REMOVALS)
+        self._under_way: dict[str, set[asyncio.Task[Any] | None]] = {}  # by uid of the pod
 
     def pod_dir(self, uid: str) -> Path:
         return self._root / "pods" / uid
@@ -123,7 +139,9 @@ class VolumeStore:
     async def prepare(self, pod: Pod, data: ProjectedData | None = None) -> dict[str, str]:
         """Create missing volumes, update files; volume name → path on the host. VolumeError."""
         work = functools.partial(self._prepare, pod, data or ProjectedData())
-        return await loops.finish_in_thread(work, name=f"make the volumes of {pod.key}")
+        waits = any(volume.nfs for volume in pod.spec.volumes or ())
+        name, uid = f"make the volumes of {pod.key}", pod.metadata.uid or ""
+        return await self._in_thread(uid, work, name, waits=waits)
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -132,11 +150,68 @@ class VolumeStore:
         if all(mount.image or mount.host_path in volumes.values() for mount in mounts):
             return tuple(mounts)
         work = functools.partial(self._bind, uid, container, mounts, set(volumes.values()))
-        return await loops.finish_in_thread(work, name=f"bind the sub-paths of pod {uid}")
+        waits = any(f"/volumes/{nfs.KIND}/" in path for path in volumes.values())
+        return await self._in_thread(uid, work, f"bind the sub-paths of pod {uid}", waits=waits)
+
+    async def _in_thread(self, uid: str, work: Callable[[], T], name: str, *, waits: bool) -> T:
+        """`waits`: it may wait for a server, and must take no thread from others meanwhile. Such
+        work may outlast the patience of its cancelled caller.
+        """
+
+        async def run() -> T:
+            tasks, own = self._under_way.setdefault(uid, set()), asyncio.current_task()
+            tasks.add(own)
+            try:
+                return await (run_in_thread(work, name=name) if waits else asyncio.to_thread(work))
+            finally:
+                tasks.discard(own)
+                if not tasks:
+                    self._under_way.pop(uid, None)
+
+        return await loops.finish(run(), name=name)
+
+    async def env_files(self, pod: Pod, container: Container) -> Files:
+        """What init containers wrote for the container's environment."""
+        if not (wanted := env_files.wanted(container)):
+            return NO_FILES
+        volumes = {v.name for v in pod.spec.volumes or () if v.emptyDir is not None}
+        return {
+            (volume, path): await loops.finish_in_thread(
+                functools.partial(self._env_file, pod.metadata.uid or "", volume, path),
+                name=f"environment of {pod.key}",
+            )
+            if volume in volumes
+            else EnvFile(problem="the volume is not an emptyDir of the pod")
+            for volume, path in wanted
+        }
+
+    def _env_file(self, uid: str, volume: str, path: str) -> EnvFile:
+        """Read without following links: containers have written the volume."""
+        top = volume_path(str(self._root), uid, "emptyDir", volume)
+        *above, name = PurePosixPath(path).parts or ("",)
+        try:
+            with contextlib.ExitStack() as held:
+                root = descriptors.reach_path(os.path.realpath(top))
+                held.callback(os.close, root)
+                parent = descriptors.reach(root, above)
+                held.callback(os.close, parent)
+                file = held.enter_context(os.fdopen(descriptors.open_file(name, parent), "rb"))
+                text = file.read(env_files.MAX_BYTES + 1)
+            if len(text) > env_files.MAX_BYTES:
+                return EnvFile(problem=f"it has more than {env_files.MAX_BYTES} bytes")
+            return EnvFile(env_files.parse(text.decode()))
+        except FileNotFoundError:
+            return EnvFile(absent=True)
+        except OSError as error:
+            return EnvFile(problem=error.strerror or str(error))
+        except (SpecError, UnicodeDecodeError) as error:
+            return EnvFile(problem=str(error))
 
     async def remove(self, uid: str) -> None:
         """Unmount and delete everything of a pod; VolumeError when that fails."""
         work = functools.partial(self._remove, uid)
+        while tasks := self._under_way.get(uid):
+            await asyncio.wait([task for task in tasks if task])
         async with self._removals:
             await loops.finish_in_thread(work, name=f"remove the volumes of pod {uid}")
 
@@ -152,12 +227,13 @@ class VolumeStore:
             directories.make(self.pod_dir(pod.metadata.uid or ""))
         except OSError as error:
             raise VolumeError(f"the directory of the pod: {error}") from error
-        for volume in pod.spec.volumes or ():
+        # Servers last: the others need not wait for them.
+        for volume in sorted(pod.spec.volumes or (), key=lambda volume: volume.nfs is not None):
             if volume.image is not None:
                 continue  # the runtime mounts it
             try:
                 places[volume.name] = self._make(pod, volume, data)
-            except (OSError, ValueError, SpecError, NotThere, MountError) as error:
+            except (OSError, ValueError, SpecError, NotThere, MountError, NoAnswer) as error:
                 text = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
                 raise VolumeError(text) from error
         return places
@@ -173,7 +249,9 @@ class VolumeStore:
         path = Path(volume_path(str(self._root), pod.metadata.uid or "", kind, volume.name))
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
         if volume.emptyDir is not None:
-            return self._empty_dir(path, volume.emptyDir, group)
+            return self._empty_dir(path, volume.emptyDir, pod, group)
+        if volume.nfs is not None:
+            return self._share(path, volume.nfs)
         files = volume_files.files(pod, volume, data.objects, data.allocatable)
         if volume.secret is not None or volume.projected is not None:
             self._mount_in_memory(path)
@@ -195,16 +273,29 @@ class VolumeStore:
                 log.warning("secrets of pods are stored on disk below %s: %s", self._root, error)
             self._secrets_on_disk = True
 
-    def _empty_dir(self, path: Path, volume: EmptyDirVolume, group: int | None) -> str:
-        if volume.medium not in (None, "", "Memory"):
-            raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')
+    def _empty_dir(self, path: Path, volume: EmptyDirVolume, pod: Pod, group: int | None) -> str:
+        medium = volume.medium or ""
+        page_bytes = policy.volume_page_bytes(pod, medium)
         directories.make(path.parent)
         directories.make(path, 0o777)
-        if volume.medium == "Memory":
-            size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
+        size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
+        if page_bytes and not os.path.ismount(path):
+            self._mounting.hugepages(path, page_bytes, size)
+        elif medium:
             self._mount_tmpfs(path, size)
-        sticky = stat.S_ISVTX if volume.medium == "Memory" else 0  # as the tmpfs is
+        sticky = stat.S_ISVTX if medium else 0  # as memory is
         directories.chgrp(path, group, _SETGID_DIRECTORY | sticky)  # new files inherit the group
+        return str(path)
+
+    def _share(self, path: Path, volume: NFSVolume) -> str:
+        """Mount a share, or look whether the server of one that is mounted answers."""
+        place = Path(os.path.realpath(self._root), path.relative_to(self._root))
+        if nfs.mounted_shares([str(place)]):
+            nfs.require_answer(str(place))
+            return str(path)
+        directories.make(place)
+        share = Share(_address(volume.server), volume.path, bool(volume.readOnly))
+        self._mounting.nfs(place, share)
         return str(path)
 
     def _mount_tmpfs(self, path: Path, size_bytes: int | None) -> None:
@@ -214,7 +305,7 @@ class VolumeStore:
     def _bind(
         self, uid: str, container: str, mounts: Sequence[Mount], roots: set[str]
     ) -> tuple[Mount, ...]:
-        made = []
+        made, known = [], kernel_mounts.table()
         for index, mount in enumerate(mounts):
             if mount.image or mount.host_path in roots:
                 made.append(mount)
@@ -223,7 +314,7 @@ class VolumeStore:
             volume = max((r for r in roots if path.startswith(f"{r.rstrip('/')}/")), key=len)
             place = self.pod_dir(uid) / _SUB_PATHS / container / str(index)
             try:
-                bound = subpaths.bind(volume, path, place, self._mounting)
+                bound = subpaths.bind(volume, path, place, self._mounting, known)
                 made.append(replace(mount, host_path=bound))
             except (OSError, SubPathError) as error:
                 raise VolumeError(str(error)) from error
@@ -234,15 +325,14 @@ class VolumeStore:
             raise VolumeError(f"{uid!r} is not a pod uid")
         directory = self.pod_dir(uid)
         try:
-            subpaths.unbind(directory / _SUB_PATHS, self._mounting)
-            for volume in directory.glob("volumes/*/*"):
-                if [m.filesystem for m in kernel_mounts.mounts_on(volume)][:1] == ["tmpfs"]:
-                    mounts.clear(volume, self._mounting)
-            if left := kernel_mounts.mounts_below(os.path.realpath(directory)):
+            real = Path(os.path.realpath(directory))
+            left = mounts.clear(directory, self._mounting, functools.partial(_is_own, real))
+            if left:
                 raise VolumeError(
                     f"{left[0].path} has a {left[0].filesystem} mounted on it that the agent did "
                     "not mount; unmount it, and the pod's directory is removed"
                 )
+            subpaths.remove(directory / _SUB_PATHS)
             if directory.exists():
                 descriptors.remove_tree(directory)
         except (OSError, MountError) as error:
@@ -255,13 +345,30 @@ class VolumeStore:
             return []
 
 
+def _is_own(pod_dir: Path, mount: kernel_mounts.MountPoint) -> bool:
+    """Whether the agent mounted it: sub-paths are of any file system."""
+    below = Path(mount.path).relative_to(pod_dir).parts
+    kinds = nfs.FILESYSTEMS if below[1:2] == (nfs.KIND,) else ("tmpfs", "hugetlbfs")
+    is_volume = mount.filesystem in kinds and below[:1] == ("volumes",) and len(below) == 3
+    return is_volume or (below[:1] == (_SUB_PATHS,) and len(below) in (2, 3))
+
+
+def _address(server: str) -> str:
+    """The IP address of a server that is given by name. ValueError."""
+    try:
+        found = socket.getaddrinfo(server, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"nfs.server {server!r} has no address: {error}") from error
+    return str(found[0][4][0]).partition("%")[0]
+
+
 def _require_few_mounts(pod: Pod) -> None:
     mounted = [mount for c in all_containers(pod) for mount in c.volumeMounts or ()]
-    in_memory = sum(map(is_in_memory, pod.spec.volumes or ()))
+    volumes = sum(is_in_memory(v) or v.nfs is not None for v in pod.spec.volumes or ())
     sub_paths = sum(bool(mount.subPath or mount.subPathExpr) for mount in mounted)
-    if in_memory + sub_paths > MAX_MOUNTS:
+    if volumes + sub_paths > MAX_MOUNTS:
         raise VolumeError(
-            f"{in_memory} volumes in memory and {sub_paths} sub-paths are more than the "
+            f"{volumes} mounted volumes and {sub_paths} sub-paths are more than the "
             f"{MAX_MOUNTS} that may be mounted for one pod; use fewer"
         )
 
@@ -274,4 +381,4 @@ def volume_path(root_dir: str, uid: str, kind: str, name: str) -> str:
 def is_in_memory(volume: Volume) -> bool:
     """Whether it is a tmpfs, as secrets are and an emptyDir may be."""
     secrets = volume.secret is not None or volume.projected is not None
-    return secrets or (volume.emptyDir is not None and volume.emptyDir.medium == "Memory")
+    return secrets or (volume.emptyDir is not None and bool(volume.emptyDir.medium))

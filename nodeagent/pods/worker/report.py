@@ -13,12 +13,14 @@ from nodeagent.pods.decide import status
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.status import Facts
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.resize.changes import IN_PROGRESS, NO_RESIZE, Progress, event_text
+from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerState
 from orch.wire import times
 from orch.wire.podrules import podspec
-from orch.wire.podrules.podspec import all_containers, is_sidecar
-from orch.wire.records.pods import Pod
+from orch.wire.podrules.podspec import FINAL_PHASES, all_containers, is_sidecar
+from orch.wire.records.pods import Pod, PodStatus
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,13 @@ class StatusReport:
         self._registry = services.registry
 
     async def publish(
-        self, pod: Pod, seen: ObservedPod, decided: Plan, *, removed: bool = False
+        self,
+        pod: Pod,
+        seen: ObservedPod,
+        decided: Plan,
+        resize: Progress = NO_RESIZE,
+        *,
+        removed: bool = False,
     ) -> None:
         """Compute the status from the observed pod and the plan, and publish it."""
         if self._registry.desired(self._uid) is None:
@@ -43,17 +51,37 @@ class StatusReport:
             plan=decided,
             removed=removed,
             probed=self._services.health.results(self._uid),
+            resize=resize,
+            in_force=self._services.sizes.of(pod, seen, self._services.allocations.of(self._uid)),
+            devices=self._services.device_health(self._uid),
+            recursion_possible=spec.recursion_possible(self._services.settings),
             messages=await self._services.messages.of(seen, all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))
         self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))
         before = self._registry.status(self._uid)
+        self._tell_of_resize(pod, before or pod.status, resize)
         self._registry.set_status(self._uid, status.pod_status(pod, seen, facts, before))
+
+    def _tell_of_resize(self, pod: Pod, before: PodStatus, resize: Progress) -> None:
+        """By the last status, which may be that of an agent that was killed meanwhile."""
+        known = next((c for c in before.conditions or () if c.type == IN_PROGRESS), None)
+        events, generation = self._services.events, resize.generation
+        if resize.in_progress and resize.error:
+            if known is None or known.message != resize.error:
+                text = event_text("Pod resize error", pod, generation, resize.error)
+                events.warning(pod, "ResizeError", text)
+        elif known and not resize.in_progress and pod.status.phase not in FINAL_PHASES:
+            told = known.observedGeneration or generation
+            text = event_text("Pod resize completed", pod, told)
+            events.normal(pod, "ResizeCompleted", text)
+            if known.message:
+                log.info("pod %s: the resize that failed has succeeded", pod.key)
 
 
 def refuse(pod: Pod, refusal: Refusal, services: PodServices) -> None:
     """Publish that this node rejects a pod, and why."""
-    log.warning("pod %s is rejected: %s: %s", pod.key, refusal.reason, refusal.message)
+    log.warning("pod %s: %s: %s", pod.key, refusal.reason, refusal.message)
     services.counts.rejections[refusal.reason] += 1
     services.events.warning(pod, refusal.reason, refusal.message)
     now = times.format_time(services.now())

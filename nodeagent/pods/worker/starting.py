@@ -11,6 +11,8 @@ from pathlib import Path
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.backoff import StepFailed, failing_as
+from nodeagent.pods.devices import allocation
+from nodeagent.pods.devices.allocation import DeviceError
 from nodeagent.pods.images import keyring, pulling
 from nodeagent.pods.images.keyring import KeyringError
 from nodeagent.pods.images.pulling import ImageProblem
@@ -26,6 +28,7 @@ from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import (
     ContainerSpec,
     Login,
+    Mount,
     RuntimeCallError,
     SandboxDetail,
     SandboxSpec,
@@ -33,7 +36,7 @@ from nodeagent.runtime.base import (
 from nodeagent.seccomp import CONFIG_ERROR
 from orch.component.process import loops
 from orch.component.process.threads import run_in_thread
-from orch.wire.podrules.podspec import find_container
+from orch.wire.podrules.podspec import find_container, place_of
 from orch.wire.records.pods import Container, Pod
 
 
@@ -61,8 +64,18 @@ class Starting:
             finally:
                 await self._services.pleg.refresh(self._uid, containers=(container_id,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
+        self._tell_unheeded_signal(pod, container)
         await self._link_log(pod, container.name, action.attempt, container_id)
         await self._after_start(container_id, pod, container, seen)
+
+    def _tell_unheeded_signal(self, pod: Pod, container: Container) -> None:
+        """A runtime that knows signals shows the container's; others send their own."""
+        latest = self._services.registry.view(self._uid).latest(container.name)
+        wanted = container.lifecycle and container.lifecycle.stopSignal
+        if wanted and latest and not latest.stop_signal:
+            path = f"{place_of(pod, container)}.lifecycle.stopSignal"
+            text = f"the container runtime ignores {path}: the container is stopped with the signal"
+            self._services.events.warning(pod, "FieldsIgnored", f"{text} of its image, or SIGTERM")
 
     async def _link_log(self, pod: Pod, container: str, attempt: int, container_id: str) -> None:
         namespace, name = pod.metadata.namespace or "", pod.metadata.name
@@ -82,17 +95,19 @@ class Starting:
             await self._ensure_image(pod, container.image, container.imagePullPolicy)
             await self._ensure_image_volumes(pod, container)
         except ImageProblem as error:
-            raise StepFailed(container.name, error.reason, str(error)) from error
+            raise StepFailed(container.name, error.reason, str(error), event=error.event) from error
         try:
-            attempt = sandbox.sandbox.attempt
-            in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
+            in_sandbox = await self._services.sandbox_spec(pod, sandbox.sandbox.attempt)
             wanted = await self._specify(action, pod, container, sandbox)
             wanted = replace(wanted, pid_of=_target(container, seen))
             log_dir = Path(in_sandbox.log_directory, container.name)
             make_logs = partial(directories.make, log_dir, unlinked=2)
             await loops.finish_in_thread(make_logs, name="log directory")
-        except (SpecError, VolumeError, ValueError, OSError) as error:
+        except (SpecError, VolumeError, DeviceError, ValueError, OSError) as error:
             raise StepFailed(container.name, CONFIG_ERROR, str(error)) from error
+        if not await self._services.allocations.save():
+            text = "what the pod is allocated cannot be written down, see the agent's log"
+            raise StepFailed(container.name, "CreateContainerError", text)
         async with failing_as("CreateContainerError", container.name):
             container_id = await self._create_and_count(sandbox, wanted, in_sandbox)
             await self._services.pleg.refresh(
@@ -113,8 +128,11 @@ class Starting:
             pod_ips=sandbox.ips,
             seccomp=await services.seccomp.setting_of(pod, container),
             objects=data.objects,
+            env_files=await services.volumes.env_files(pod, container),
         )
         wanted = spec.container_spec(pod, container, action, services.settings, context)
+        if wanted.apparmor is not None:
+            isolation.require_loaded(wanted.apparmor, await asyncio.to_thread(_loaded_profiles))
         bound = await services.volumes.bind_sub_paths(
             self._uid, container.name, wanted.mounts, context.volumes
         )
@@ -122,7 +140,18 @@ class Starting:
         files = (message, *await services.hosts.mounts(pod, sandbox.ips))
         taken = {mount.container_path for mount in bound}
         own = [file for file in files if file.container_path not in taken]
-        return replace(wanted, image=image, mounts=(*bound, *own))
+        whole = replace(wanted, image=image, mounts=self._labelled((*bound, *own)))
+        if services.devices is None:
+            return whole
+        given = await services.devices.of_container(pod, container)
+        return allocation.with_devices(whole, given)
+
+    def _labelled(self, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+        """What is of the pod alone gets its label for SELinux; what is the host's keeps its own."""
+        own = f"{self._services.settings.root_dir}/pods/{self._uid}/"
+        return tuple(
+            replace(mount, selinux_relabel=mount.host_path.startswith(own)) for mount in mounts
+        )
 
     async def _checked_image(self, pod: Pod, container: Container) -> str:
         """The image to run: by its id where its user was checked, since names may move on."""
@@ -166,8 +195,12 @@ class Starting:
         events.normal(pod, "Pulling", f'Pulling image "{image}"')
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        logins = await self._logins(pod, image)
-        took_s = await self._services.pulls.pull(self._runtime, image, logins)
+        try:
+            logins = await self._logins(pod, image)
+            took_s = await self._services.pulls.pull(self._runtime, image, logins)
+        except ImageProblem as error:
+            error.event = f'Failed to pull image "{image}": {error}'
+            raise
         whole_s = loop.time() - began_s
         self.pulled_s += whole_s
         size_bytes = await pulling.size_bytes(self._runtime, image)
@@ -178,11 +211,22 @@ class Starting:
         events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
 
     async def _logins(self, pod: Pod, image: str) -> Sequence[Login]:
-        """Those that the pod's pull secrets have for the image. ImageProblem."""
+        """Those that the pod's pull secrets have for the image, then the node's. ImageProblem."""
+        found = [*await self._logins_of_pod(pod, image)]
+        found += await self._services.node_logins.logins(image)
+        if plugins := self._services.plugins:
+            found += await plugins.logins(image, pod)
+        return list(dict.fromkeys(found))[: keyring.LOGINS]
+
+    async def _logins_of_pod(self, pod: Pod, image: str) -> Sequence[Login]:
         secrets = await self._services.objects.pull_secrets(pod)
         if failed := [name for name, data in secrets if data.absent or data.problem]:
             text = f"Unable to retrieve some image pull secrets ({', '.join(failed)})"
             text += "; attempting to pull the image may not succeed."
+            self._services.events.warning(pod, "FailedToRetrieveImagePullSecret", text)
+        if others := [n for n, data in secrets if data.data and not keyring.has_logins(data)]:
+            text = f"Image pull secrets of the wrong type are not used: {', '.join(others)}"
+            text += "; make them of the type kubernetes.io/dockerconfigjson"
             self._services.events.warning(pod, "FailedToRetrieveImagePullSecret", text)
         if not (read := [(name, data) for name, data in secrets if data.data]):
             return ()
@@ -213,6 +257,19 @@ class Starting:
             await self._runtime.stop_container(container_id, timeout_s=grace_s)
             await self._services.pleg.refresh(self._uid, containers=(container_id,))
         raise StepFailed(container.name, "PostStartHookError", text)
+
+
+_PROFILES = "/sys/kernel/security/apparmor/profiles"
+_PROFILES_MAX_BYTES = 4 << 20
+
+
+def _loaded_profiles() -> str:
+    """Of the kernel; "" where it does not say."""
+    try:
+        with Path(_PROFILES).open("rb") as file:
+            return file.read(_PROFILES_MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _target(container: Container, seen: ObservedPod) -> str:

@@ -20,6 +20,7 @@ from nodeagent.pods.actions import (
     CreateSandbox,
     RemoveContainer,
     RemoveSandbox,
+    ResizePod,
     StartContainer,
     StopContainers,
     StopSandbox,
@@ -30,10 +31,11 @@ from nodeagent.pods.decide import plan
 from nodeagent.pods.logs import rotation
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.spec import dns, isolation, spec
+from nodeagent.pods.spec import dns, isolation
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.volumes import directories
 from nodeagent.pods.volumes.volumes import VolumeError
+from nodeagent.pods.worker.resizing import Resizing
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.starting import Starting
 from nodeagent.pods.worker.stopping import Stopping
@@ -54,6 +56,7 @@ class Steps:
         self._runtime = services.runtime
         self._starting = Starting(uid, services)
         self._stopping = Stopping(uid, services)
+        self.resizing = Resizing(uid, services)
 
     @property
     def pulled_s(self) -> float:
@@ -68,7 +71,11 @@ class Steps:
             case StartContainer() if pod:
                 await self._starting.start(action, pod, seen)
             case StopContainers():
+                if action.for_resize:
+                    await self._services.sizes.note(seen, restarting=action.ids)
                 await self._stopping.stop(action, pod, seen)
+            case ResizePod() if pod:
+                await self.resizing.resize(action, pod, seen)
             case StopSandbox():
                 await self._stop_sandbox(action.sandbox_id, seen)
             case RemoveContainer():
@@ -77,8 +84,8 @@ class Steps:
                 await self._remove_sandbox(action.sandbox_id, seen)
 
     async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
-        await self._require_isolation(pod)
-        wanted = await self._specify_sandbox(action, pod)
+        handler = await self._isolated_by(pod)
+        wanted = replace(await self._specify_sandbox(action, pod), runtime_handler=handler)
         try:
             await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
             make_logs = partial(directories.make, Path(wanted.log_directory), unlinked=1)
@@ -105,7 +112,7 @@ class Steps:
     async def _specify_sandbox(self, action: CreateSandbox, pod: Pod) -> SandboxSpec:
         settings = self._services.settings
         try:
-            wanted = spec.sandbox_spec(pod, settings, attempt=action.attempt)
+            wanted = await self._services.sandbox_spec(pod, action.attempt)
             path = dns.file_read(pod, settings.dns)
             text = await asyncio.to_thread(_resolver_file, path) if path else ""
         except (SpecError, OSError) as error:
@@ -120,16 +127,19 @@ class Steps:
             dns_options=resolved.options,
         )
 
-    async def _require_isolation(self, pod: Pod) -> None:
-        """Nothing of a pod is made that would run with less isolation than it asks for."""
+    async def _isolated_by(self, pod: Pod) -> str:
+        """The runtime's handler for a pod that runs with no less isolation than it asks for."""
         reason = "FailedCreatePodSandBox"
         try:
             isolation.require_supported(pod)
+            named = pod.spec.runtimeClassName
+            handler = await self._services.classes.handler_of(pod) if named else ""
             if isolation.needs_features(pod):
                 async with failing_as(reason):
-                    isolation.require_features(pod, await self._runtime.features())
+                    isolation.require_features(pod, handler, await self._runtime.features())
         except SpecError as error:
             raise StepFailed(plan.SANDBOX, reason, str(error)) from error
+        return handler
 
     async def _stop_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedKillPod"):

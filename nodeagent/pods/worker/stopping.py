@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from nodeagent.pods.actions import StopContainers
 from nodeagent.pods.backoff import failing_as
@@ -16,6 +16,7 @@ from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.component.process import loops
 from orch.wire.podrules.podspec import find_container, is_sidecar
 from orch.wire.records.handlers import LifecycleHandler, Probe
 from orch.wire.records.pods import Container, Pod, PodSpec
@@ -26,7 +27,7 @@ NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
 async def run_hook(
     prober: Prober, target: ProbeTarget, handler: LifecycleHandler, *, limit_s: int
 ) -> Outcome:
-    """Run a hook for at most `limit_s`; a hook that cannot be run counts as failed."""
+    """Run a hook for at most `limit_s`; one that cannot be run counts as failed."""
     if handler.sleep is not None:
         await asyncio.sleep(min(max(handler.sleep.seconds, 0), limit_s))
         return Outcome(True)
@@ -43,6 +44,7 @@ async def run_hook(
 
 
 _LEAST_GRACE_S = 2  # what remains of the grace period after a hook, at least
+_OVERTIME_S = 10  # of a command that takes longer: its container has been killed by then
 
 
 class _Turns:
@@ -108,34 +110,54 @@ class Stopping:
         container = find_container(pod, name) if pod else None
         left_s = grace_s
         try:
-            running = detail.container.state is ContainerState.RUNNING
-            if pod and container and running and grace_s > 0:
-                used_s = await self._before_stop(detail, pod, container, seen, grace_s)
-                used_s += await turns.wait(name, grace_s - used_s)
-                left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
-            await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
+            async with contextlib.AsyncExitStack() as stack:
+                running = detail.container.state is ContainerState.RUNNING
+                if pod and container and running and grace_s > 0:
+                    hook = self._pre_stop(detail, pod, container, seen, grace_s)
+                    used_s = await stack.enter_async_context(hook)
+                    used_s += await turns.wait(name, grace_s - used_s)
+                    left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
+                await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
         finally:
             turns.ended(name)
 
-    async def _before_stop(
+    @contextlib.asynccontextmanager
+    async def _pre_stop(
         self,
         detail: ContainerDetail,
         pod: Pod,
         container: Container,
         seen: ObservedPod,
-        limit_s: int,
-    ) -> float:
-        """Run the preStop hook and return how long it took, in seconds."""
+        grace_s: int,
+    ) -> AsyncIterator[float]:
+        """Run the preStop hook; yields how long it took, in seconds, of which it has `grace_s`.
+
+        One that takes longer runs on while its container stops, and ends with it.
+        """
         handler = container.lifecycle and container.lifecycle.preStop
         if not handler:
-            return 0.0
+            yield 0.0
+            return
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         address = seen.address(self._services.settings.host_ip)
         on_host = bool(pod.spec.hostNetwork)
         target = ProbeTarget(detail.container.id, container, address, on_host)
-        outcome = await run_hook(self._services.prober, target, handler, limit_s=limit_s)
-        if not outcome.good:
-            text = f"PreStopHook failed: {outcome.text}"
-            self._services.events.warning(pod, "FailedPreStopHook", text)
-        return loop.time() - began_s
+        limit_s = grace_s + _OVERTIME_S if handler.exec else grace_s
+        hook = run_hook(self._services.prober, target, handler, limit_s=limit_s)
+        task = loops.spawn(hook, name=f"preStop hook of {container.name}")
+        try:
+            await asyncio.wait((task,), timeout=grace_s)
+            outcome = task.result() if task.done() else _overdue(handler, grace_s)
+            if not outcome.good:
+                text = f"PreStopHook failed: {outcome.text}"
+                self._services.events.warning(pod, "FailedPreStopHook", text)
+            yield loop.time() - began_s
+        finally:
+            await loops.cancel(task)
+
+
+def _overdue(handler: LifecycleHandler, grace_s: int) -> Outcome:
+    """A sleep that the grace period cut short has done all it could."""
+    text = f"it did not end within the grace period of {grace_s} s"
+    return Outcome(handler.sleep is not None, text)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from nodeagent.pods import counts as pods_counts
-from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
+from nodeagent.pods.actions import Action, CreateSandbox, Plan, ResizePod, StartContainer
 from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.phase import (
@@ -30,6 +30,7 @@ from nodeagent.pods.decide.phase import (
     show_running,
 )
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.resize.changes import RESIZE
 from nodeagent.pods.spec import references, spec, volume_files
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError
 from nodeagent.pods.worker import report, steps
@@ -82,8 +83,7 @@ class PodWorker:
         self._pleg = services.pleg
         self._registry = services.registry
         self._steps = Steps(uid, services)
-        self._report = StatusReport(uid, services)
-        self._backoffs = StepBackoffs()
+        self._report, self._backoffs = StatusReport(uid, services), StepBackoffs()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
         self._counts = services.counts
         self._seen_s = seen_s
@@ -128,7 +128,7 @@ class PodWorker:
         for container in all_containers(pod):
             before = find_container(known, container.name) if known else None
             if before != container:
-                self._clear_failure(container.name)  # the new definition may be right
+                self._clear_failure(container.name, RESIZE)  # the new definition may be right
         if known and self._removal and spec.grace_period_s(pod) < spec.grace_period_s(known):
             self._interrupt_step()
         self.wake()
@@ -217,9 +217,10 @@ class PodWorker:
         self._services.health.follow(self.pod, seen, self._services.settings.host_ip)
         probed = self._services.health.results(self.uid)
         backoffs = self._backoffs.active(self._now_s())
-        decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed)
+        in_force, resize = self._steps.resizing.state(self.pod, seen, backoffs)
+        decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed, in_force)
         pod = show_running(self.pod, seen) if self._ending else self.pod
-        await self._report.publish(pod, seen, decided)
+        await self._report.publish(pod, seen, decided, resize)
         self._observe_start(pod, seen)
         if decided.action is None:
             return self._until_next(decided), False
@@ -239,10 +240,10 @@ class PodWorker:
             took_s = self._now_s() - self._seen_s
             total_s = max(took_s, report.age_s(pod, self._services.now()))
             own_s = total_s - self._steps.pulled_s - report.initialising_s(pod, seen)
-            timings = self._counts.timings
-            timings.observe(pods_counts.POD_START, took_s)
-            timings.observe(pods_counts.POD_START_TOTAL, total_s)
-            timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
+            observe = self._counts.timings.observe
+            observe(pods_counts.POD_START, took_s)
+            observe(pods_counts.POD_START_TOTAL, total_s)
+            observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
     async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
@@ -258,9 +259,9 @@ class PodWorker:
         except StepFailed as failed:
             self._note(failed)
             return self._backoffs.active(self._now_s())[plan.SANDBOX].remaining_s, False
-        self._services.events.forget(self.uid)
-        self._services.objects.forget(self.uid)
-        self._counts.forget(self.uid)
+        services = self._services
+        for part in (services.objects, services.sizes, services.events, self._counts):
+            part.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
 
@@ -307,7 +308,7 @@ class PodWorker:
         self._failed_action = None
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
-        self._clear_failure(subject)
+        self._clear_failure(RESIZE if isinstance(action, ResizePod) else subject)
         if isinstance(action, CreateSandbox):
             self._counts.started_pods += 1
             self._is_starting = self._is_starting or (self._is_new and action.attempt == 0)
@@ -318,19 +319,23 @@ class PodWorker:
 
     def _note(self, failed: StepFailed) -> None:
         self._backoffs.note(failed, self._now_s())
-        subject = failed.subject
-        about = f"pod {self.name}" + (f": container {subject}" if subject else "")
-        self._failures.failed("%s: %s: %s", about, failed.reason, failed, subject=subject)
+        subject, is_container = failed.subject, failed.subject not in (plan.SANDBOX, RESIZE)
+        about = f"{self.name}: container {subject}" if is_container else self.name
+        text = f"pod {about}: {failed.reason}: {failed}"
+        self._failures.failed("%s", text, subject=subject, cause=failed.cause)
+        if subject == RESIZE:
+            return  # the status tells of it, and its event
         self._services.events.failed(self.pod, failed)
-        if subject:
+        if is_container:
             key = (container_type(self.pod, subject), failed.reason)
             self._counts.started_container_errors[key] += 1
         elif failed.reason in ("FailedCreatePodSandBox", "FailedMount"):
             self._counts.started_pod_errors += 1
 
-    def _clear_failure(self, subject: str) -> None:
-        self._backoffs.clear(subject)
-        self._failures.recovered(subject=subject)
+    def _clear_failure(self, *subjects: str) -> None:
+        for subject in subjects:
+            self._backoffs.clear(subject)
+            self._failures.recovered(subject=subject)
 
     def _retry_delay_s(self, action: Action) -> float:
         """The remaining back-off of a failed action; the plan itself delays container starts."""

@@ -131,6 +131,7 @@ class HealthChecks:
         self.loop = Periodic(
             "health checks", self.look, interval_s=INTERVAL_S, initial_delay_s=FIRST_ROUND_S
         )
+        self.latest: tuple[CheckResult, ...] = ()  # of the last round of `loop`
         self._slis = slis
         self._checks: list[_Registered] = []
         self._outages = OnceLog(log)  # by check
@@ -148,8 +149,10 @@ class HealthChecks:
 
     async def look(self) -> None:
         """Run every check once, and count its result for each of its endpoints."""
-        for check, result in zip(self._checks, await _run(self._checks), strict=True):
+        results = await _run(self._checks)
+        for check, result in zip(self._checks, results, strict=True):
             self._note(result, check.endpoints)
+        self.latest = tuple(results)
 
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""

@@ -22,6 +22,7 @@ from prometheus_client.samples import Sample
 
 from orch.component.flags.stability import UNEXPECTED, MetricPolicy
 from orch.component.http import negotiation
+from orch.component.process.log import request_id
 from orch.wire import metric_catalogue
 
 Allowed = Mapping[str, frozenset[str]]  # label → the values it may have
@@ -104,6 +105,10 @@ class Registry:
         """A counter; `name` ends in `_total`."""
         return self._make(Counter, name, text, labels, **settings)
 
+    def counter_of(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """A counter without labels that somebody else keeps; `name` ends in `_total`."""
+        self.register(_Kept(name, text, read))
+
     def gauge(
         self, name: str, text: str, labels: Labels = (), **settings: Unpack[Settings]
     ) -> Gauge:
@@ -151,6 +156,15 @@ class Registry:
         if isinstance(metric, Bounded) and allowed:
             metric.allowed, metric.on_unexpected = allowed, self._record.count_unexpected
         return metric
+
+
+def exemplar() -> dict[str, str] | None:
+    """What leads from a bucket to a line of the log: the ID of the request under way, if any.
+
+    Shown on OpenMetrics pages alone; costs a microsecond for each observation.
+    """
+    current = request_id.get()
+    return {"request_id": current} if current else None
 
 
 def computed(metric: Counter | Histogram) -> Metric:
@@ -207,6 +221,18 @@ class _Record(Collector):
             "[ALPHA] The count of label values outside their list.",
             value=self._unexpected,
         )
+
+
+class _Kept(Collector):
+    """A counter that is read when the page is rendered."""
+
+    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
+        self._name = name
+        self._text = f"[{metric_catalogue.tier_of(name)}] {text}"
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(self._name, self._text, value=self._read())
 
 
 class _Governed(Collector):

@@ -35,7 +35,7 @@ class Release:
 
 
 def parse_release(text: str) -> Release:
-    """`1.35`, `v1.35.0-orch.1`, `1.18.0-alpha.0`; ValueError quotes any other text."""
+    """`1.35`, `v1.35.0+orch.1`, `1.18.0-alpha.0`; ValueError quotes any other text."""
     found = _VERSION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a version such as 1.35")

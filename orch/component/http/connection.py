@@ -65,6 +65,14 @@ class BareResponse(web.Response):
         self.headers.pop("Server", None)
 
 
+class BareWebSocket(web.WebSocketResponse):
+    """A WebSocket without a Server header in the answer that opens it."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.pop("Server", None)
+
+
 class Connection(web.RequestHandler):
     """An accepted connection; `peer` caches the client certificate's identity and its expiry
     (seconds since the epoch), None until it is read. `owner` is whoever sent the latest request.
@@ -90,6 +98,7 @@ class Connection(web.RequestHandler):
         self.ended = False
         self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
+        self._heir: asyncio.Protocol | None = None  # what is received is no longer HTTP
 
     @property
     def is_idle(self) -> bool:
@@ -108,6 +117,20 @@ class Connection(web.RequestHandler):
         if self.socket is not None:
             tcp.limit_unacknowledged(self.socket.get_extra_info("socket"), limited=not patient)
 
+    @property
+    def is_quiet(self) -> bool:
+        """The client is there, and has sent nothing beyond the request."""
+        more = self._message_tail or self._messages or self._head_bytes
+        return not more and self.transport is not None and not self.transport.is_closing()
+
+    def hand_over(self, heir: asyncio.Protocol) -> None:
+        """From now on the heir gets what the client sends, and hears of full buffers and the end,
+        which no longer cancels the handler.
+        """
+        self._heir = heir
+        self._buffer_paused = self._reading_paused = False
+        self._resume_transport_reading()
+
     def drop(self) -> None:
         """Cut the connection without a response."""
         if self.socket is not None:
@@ -118,16 +141,28 @@ class Connection(web.RequestHandler):
         super().pause_writing()
         if self.slow_clients is not None:
             self.slow_clients.stalled(self)
+        if self._heir is not None:
+            self._heir.pause_writing()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.slow_clients is not None:
             self.slow_clients.resumed(self)
+        if self._heir is not None:
+            self._heir.resume_writing()
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        return None if self._heir is None else self._heir.eof_received()
 
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Drop both bodies: aiohttp keeps the last request and response of an idle connection."""
+        """Say if the answer is the connection's last, or the client's next request would be lost.
+
+        Drop both bodies: aiohttp keeps the last request and response of an idle connection.
+        """
+        if self._close and isinstance(resp, web.StreamResponse):
+            resp.force_close()
         finished = await super().finish_response(request, resp, start_time)
         self._answered = request.content
         self.sending_bytes = 0
@@ -144,6 +179,9 @@ class Connection(web.RequestHandler):
 
         Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
         """
+        if self._heir is not None:
+            self._heir.data_received(data)
+            return
         in_body = self._body is not None and not self._body.is_eof()
         if in_body and self._body is self._answered:
             self._late_bytes += len(data)
@@ -160,7 +198,7 @@ class Connection(web.RequestHandler):
                 self._head_bytes = self._body_bytes = 0
             elif in_body:
                 self._receive_body(len(data))
-            else:
+            elif self._payload_parser is None:  # no WebSocket's
                 self._receive_head(len(data))
             return
         request = self._current_request
@@ -203,7 +241,9 @@ class Connection(web.RequestHandler):
             self.slow_clients.resumed(self)
         self._body = self._answered = None
         wanted = request is not None and request.method not in _READS and not self.only_for_client
-        if task is not None and not wanted:
+        if self._heir is not None:
+            self._heir.connection_lost(None)
+        elif task is not None and not wanted:
             task.cancel()
         self.end()
 

@@ -237,7 +237,9 @@ class AcceptedSocket(asyncio.Protocol):
             transport.set_protocol(connection)
             connection.connection_made(transport)
         else:
-            transport.pause_reading()  # the ClientHello is for TLS to read
+            # The ClientHello is for TLS to read. Not paused at once: asyncio of Python 3.11.2
+            # begins to read after this call, paused or not, and the hello would be lost.
+            asyncio.get_running_loop().call_soon(transport.pause_reading)
             handshake = loops.spawn(
                 self._secure(transport, connection, self._context), name=f"handshake {network}"
             )

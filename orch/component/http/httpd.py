@@ -8,6 +8,7 @@ and in every log line written while the request is handled.
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import os
 import random
@@ -15,7 +16,7 @@ import re
 import ssl
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import http_parser, web
@@ -161,14 +162,15 @@ async def _receive(request: web.Request, timeout_s: float) -> bytes:
 class HttpServer:
     """A listener with its own application; `ssl_context` makes it HTTPS.
 
-    At `max_connections` (half of it per address) a new connection replaces an idle one.
+    `host` is an address or several; with several, `port` is not 0. At `max_connections` (half of
+    it per address) a new connection replaces an idle one.
     """
 
     def __init__(
         self,
         app: web.Application,
         *,
-        host: str,
+        host: str | Sequence[str],
         port: int,
         ssl_context: ssl.SSLContext | None = None,
         name: str,
@@ -205,9 +207,12 @@ class HttpServer:
             self._listeners = await self._listen(runner.server)
         except OSError as error:
             await runner.cleanup()
-            cause = os.strerror(error.errno) if error.errno else str(error)
+            cause = (os.strerror(error.errno) if error.errno else str(error)).lower()
+            if error.errno == errno.EADDRINUSE:
+                cause += "; end who listens there (`ss -ltnp` names it), or choose another port"
+            host = self._host if isinstance(self._host, str) else ",".join(self._host)
             raise SetupError(
-                f"{self.name}: cannot listen on {self._host}:{self._port}: {cause.lower()}"
+                f"{self.name}: cannot listen on {host}:{self._port}: {cause}"
             ) from error
         self._manager = runner.server
         return int(self._listeners[0].sockets[0].getsockname()[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
@@ -36,6 +37,16 @@ async def cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def first(*works: Coroutine[Any, Any, T], name: str) -> T:
+    """Run all at once until one ends, and cancel the others: its result, or its error."""
+    tasks = [spawn(work, name=name) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task in done).result()
+    finally:
+        await cancel(*tasks)
 
 
 FINISH_S = 10.0
@@ -89,6 +100,34 @@ class Backoff:
     def reset(self) -> None:
         """Start again from `initial_s`, after a success."""
         self._next_s = self._initial_s
+
+
+class RateLimit:
+    """Lets `per_s` begin each second (0: any number), who wait in order.
+
+    `burst` of them may begin at once after a while without any.
+    """
+
+    def __init__(self, per_s: float, burst: int = 1) -> None:
+        self._per_s = per_s
+        self._burst = max(1, burst)
+        self._turn = asyncio.Lock()
+        self._free = float(self._burst)
+        self._counted_s = -math.inf  # in the loop's time
+
+    async def begin(self) -> None:
+        """Wait until one more may begin."""
+        if not self._per_s:
+            return
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            now_s = loop.time()
+            self._free = min(self._burst, self._free + (now_s - self._counted_s) * self._per_s)
+            self._counted_s = now_s
+            if self._free < 1:
+                await asyncio.sleep((1 - self._free) / self._per_s)
+                self._free, self._counted_s = 1.0, loop.time()
+            self._free -= 1
 
 
 class Periodic:

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from orch.ctl.describe.tab_writer import TabWriter
-from orch.ctl.output.jsonpath import go_text
 from orch.wire import raw
+from orch.wire.jsonpath import go_text
 from orch.wire.tables.layout import NONE, seen
 
 # Not repeated: the first lines show them, or only programs read them.

@@ -1,7 +1,8 @@
 """`orchctl node top`: live table of what nodes, pods and containers use.
 
-With --once, or without a terminal, it prints one table. Colours appear on a terminal only, and
-never when NO_COLOR is set (no-color.org). On a narrow terminal the columns are fewer and shorter.
+With --once, -o or without a terminal, it prints one table or list. Colours appear on a terminal
+only, and never when NO_COLOR is set (no-color.org). On a narrow terminal the columns are fewer and
+shorter.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from orch.ctl import api, failures, selection
 from orch.ctl.api import Api
 from orch.ctl.failures import CommandFailed
 from orch.ctl.nodes import usage
-from orch.ctl.nodes.screen import Screen
+from orch.ctl.nodes.screen import Screen, View
 from orch.ctl.nodes.usage import History, Row
 from orch.ctl.options import seconds
-from orch.ctl.output import printing
+from orch.ctl.output import formats, printing
 from orch.wire import raw
 from orch.wire.errors import ApiError
 
@@ -31,6 +32,7 @@ EXAMPLES = """
 orchctl node top
 orchctl node top worker-1 --pressure --containers
 orchctl node top --once --sort-by memory
+orchctl node top --containers -o json
 """
 _INTERVAL_S = 2.0
 _HEADER = ("NODE/POD/CONTAINER", "CPU(cores)", "CPU(%)", "MEMORY", "MEMORY(%)")
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print one table, no live view")
     parser.add_argument("--no-headers", action="store_true", help="only the rows")
     parser.add_argument("--interval", type=seconds, default=_INTERVAL_S, help="refresh every …")
+    formats.add_to(parser, formats.DATA)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,14 +62,19 @@ def run(args: argparse.Namespace) -> int:
 
 async def _top(api: Api, args: argparse.Namespace) -> int:
     history = History()
-    if args.once or not sys.stdout.isatty():
+    depth = 0 if args.no_pods else 2 if args.containers else 1
+    view = View(args.sort_by, depth, args.pressure)
+    if args.once or args.output or not sys.stdout.isatty():
         found, errors = await _refresh(api, args, history)
-        print("\n".join(_lines(found, args, history, args.sort_by)))
+        if args.output:
+            formats.show(args.output, [usage.as_data(row) for row in _shown(found, view)])
+        else:
+            print("\n".join(_lines(found, view, args, history)))
         for error in errors:
             printing.note(f"error: {error}")
         return failures.FAILED if errors else 0
     ended = _ending()
-    screen = Screen(args.sort_by)
+    screen = Screen(view)
     try:
         with screen.opened():
             await _live(api, args, history, screen)
@@ -86,7 +94,7 @@ async def _live(api: Api, args: argparse.Namespace, history: History, screen: Sc
         pressed = True
         while pressed and not screen.ended:
             width = shutil.get_terminal_size().columns
-            lines = _lines(found, args, history, screen.sort_by, width)
+            lines = _lines(found, screen.view, args, history, width)
             head = 0 if args.no_headers else 1
             screen.draw(lines[:head], [*lines[head:], *(error[:width] for error in errors)])
             pressed = await screen.wait(max(next_s - loop.time(), 0))
@@ -143,21 +151,29 @@ async def _ask(api: Api, node: Mapping[str, Any]) -> tuple[list[Row], str]:
 
 def _lines(
     found: Sequence[Row],
+    view: View,
     args: argparse.Namespace,
     history: History,
-    sort_by: str,
     width: int | None = None,
 ) -> list[str]:
     """Header and rows, cut to the terminal's width so that each takes one line."""
-    depth = 0 if args.no_pods else 2 if args.containers else 1
-    shown = [row for row in _ordered(found, sort_by) if row.depth <= depth]
-    pressures = usage.RESOURCES if args.pressure else ()
+    shown = _shown(found, view)
+    pressures = usage.RESOURCES if view.shows_pressure else ()
     header = [*_HEADER, *(f"{resource.upper()} SOME/FULL(%)" for resource in pressures)]
-    lines = printing.columns([header, *(_cells(row, args, history) for row in shown)])
-    if width and args.pressure and max(map(len, lines)) > width:
+    lines = printing.columns([header, *(_cells(row, pressures, history) for row in shown)])
+    if width and pressures and max(map(len, lines)) > width:
         lines = _narrow(shown, width)
     lines = [line[:width] for line in lines]
     return [*lines[: 0 if args.no_headers else 1], *map(_painted, lines[1:], shown)]
+
+
+def _shown(found: Sequence[Row], view: View) -> list[Row]:
+    """The rows of a view in order; the node and pod of what the filter lets pass stay."""
+    rows = [row for row in _ordered(found, view.sort_by) if row.depth <= view.depth]
+    wanted = view.filter.lower()
+    passed = {row.key for row in rows if wanted in "/".join(row.key[1:]).lower()}
+    above = {key[:size] for key in passed for size in range(1, len(key))}
+    return [row for row in rows if row.depth == 0 or row.key in passed or row.key in above]
 
 
 def _narrow(shown: Sequence[Row], width: int) -> list[str]:
@@ -194,17 +210,15 @@ def _painted(line: str, row: Row) -> str:
     return f"{_RED if stalled >= _HIGH else _YELLOW}{line}{_PLAIN}"
 
 
-def _cells(row: Row, args: argparse.Namespace, history: History) -> list[str]:
-    cells = [
+def _cells(row: Row, pressures: Sequence[str], history: History) -> list[str]:
+    return [
         _name(row),
         usage.cores_text(row.cpu_nano),
         _percent(row.cpu_percent),
         usage.size_text(row.memory_bytes),
         _percent(row.memory_percent),
+        *(_pressure(row, resource, history) for resource in pressures),
     ]
-    if args.pressure:
-        cells += [_pressure(row, resource, history) for resource in usage.RESOURCES]
-    return cells
 
 
 def _percent(share: float | None) -> str:

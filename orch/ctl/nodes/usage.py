@@ -92,6 +92,22 @@ def _pressure(record: Record) -> dict[tuple[str, str], tuple[float, ...]]:
     return found
 
 
+def as_data(row: Row) -> dict[str, Any]:
+    """A row for programs: names, amounts, shares in percent; what is not reported is null."""
+    names = dict(zip(("node", "pod", "container"), row.key, strict=False))
+    pressure: dict[str, dict[str, float]] = {}
+    for (resource, kind), values in row.pressure.items():
+        pressure.setdefault(resource, {})[kind] = values[-1]
+    return {
+        **names,
+        "cpuNanoCores": row.cpu_nano,
+        "cpuPercent": row.cpu_percent,
+        "memoryBytes": row.memory_bytes,
+        "memoryPercent": row.memory_percent,
+        "pressure": pressure,
+    }
+
+
 class History:
     """The pressure seen so far, by row; rows that are gone are dropped."""
 

@@ -2,7 +2,7 @@
 
 `applied` is the three-way merge of the file, the file as last applied, and the live object: fields
 that the file no longer has are removed, fields that others set stay. Lists with merge keys are
-merged by element; every other list is taken from the file.
+merged by element; every other list is taken from the file. With --server-side the server merges.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orch.client.transport import PATCH_TYPES
+from orch.client.transport import APPLY_TYPE, PATCH_TYPES
 from orch.ctl import api, changes, manifests
 from orch.ctl.api import Api
 from orch.ctl.discovery import Resource
+from orch.ctl.failures import WrongUsage
 from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
@@ -37,6 +38,7 @@ _ATTEMPTS = 5  # when someone else writes between our read and our write
 EXAMPLES = """
 orchctl apply -f pod.yaml
 orchctl apply -f manifests/ --dry-run=server
+orchctl apply -f pod.yaml --server-side --field-manager deployer
 """
 
 
@@ -45,18 +47,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changes.add_validate(parser)
     changes.add_write(parser, "cli-apply")
     changes.add_output(parser)
+    parser.add_argument("--server-side", action="store_true", help="let the server merge")
+    parser.add_argument(
+        "--force-conflicts", action="store_true",
+        help="with --server-side: take over fields that others set",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.force_conflicts and not args.server_side:
+        raise WrongUsage("--force-conflicts only works with --server-side")
+    if args.server_side and args.dry_run == "client":
+        raise WrongUsage("--dry-run=client does not work with --server-side: use --dry-run=server")
     return api.run(args, partial(_apply_all, manifests.named(args)))
 
 
 async def _apply_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
     async def apply(manifest: Manifest, resource: Resource) -> tuple[dict[str, Any], str]:
         manifest.require_name()
+        if args.server_side:
+            return await _apply_at_server(api, resource, manifest.record, args)
         return await _apply(api, resource, _annotated(manifest.record), args)
 
     return await changes.each_manifest(found, apply, api, args)
+
+
+async def _apply_at_server(
+    api: Api, resource: Resource, wanted: dict[str, Any], args: argparse.Namespace
+) -> tuple[dict[str, Any], str]:
+    metadata = raw.mapping(wanted, "metadata")
+    path = resource.path(raw.text(metadata, "namespace"), raw.text(metadata, "name"))
+    params = changes.parameters(args) | {"force": str(args.force_conflicts).lower()}
+    stored = await api.send("PATCH", path, wanted, params=params, content_type=APPLY_TYPE)
+    return stored, "serverside-applied"
 
 
 async def _apply(
@@ -110,7 +133,7 @@ def _last_applied(live: Mapping[str, Any]) -> dict[str, Any]:
     text = raw.text(live, "metadata", "annotations", ANNOTATION_LAST_APPLIED)
     try:
         found = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         found = {}  # edited by hand: treated as if nothing had been applied
     return found if isinstance(found, dict) else {}
 

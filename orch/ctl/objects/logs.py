@@ -117,10 +117,10 @@ async def _pods(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any
 
 def _containers(pod: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
     """The containers whose logs to read; CommandFailed for one the pod does not have."""
-    known = [raw.text(c, "name") for group in _GROUPS for c in raw.records(pod, "spec", group)]
+    known = _names(pod)
     if args.all_containers:
         return known
-    wanted = args.container or _default_container(pod, known)
+    wanted = args.container or default_container(pod)
     name = raw.text(pod, "metadata", "name")
     if wanted not in known:
         raise CommandFailed(
@@ -129,8 +129,13 @@ def _containers(pod: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
     return [wanted]
 
 
-def _default_container(pod: Mapping[str, Any], known: Sequence[str]) -> str:
+def _names(pod: Mapping[str, Any]) -> list[str]:
+    return [raw.text(c, "name") for group in _GROUPS for c in raw.records(pod, "spec", group)]
+
+
+def default_container(pod: Mapping[str, Any]) -> str:
     """The one an annotation names, else the first, with a note when there are others."""
+    known = _names(pod)
     annotated = raw.text(pod, "metadata", "annotations", _DEFAULT)
     if annotated in known:
         return annotated

@@ -15,9 +15,8 @@ from orch.ctl.discovery import Discovery
 from orch.ctl.failures import CommandFailed, WrongUsage
 from orch.ctl.manifests import Manifest
 from orch.ctl.options import seconds
-from orch.ctl.output import jsonpath
 from orch.ctl.selection import Selected
-from orch.wire import raw
+from orch.wire import jsonpath, raw
 
 EXAMPLES = """
 orchctl wait pod/web --for condition=Ready --timeout 60s

@@ -10,8 +10,9 @@ from typing import Any
 
 from orch.component.terminal import visible
 from orch.ctl.failures import CommandFailed, did_you_mean
-from orch.ctl.output import jsonpath, printing
-from orch.ctl.output.jsonpath import Node
+from orch.ctl.output import printing
+from orch.wire import jsonpath
+from orch.wire.jsonpath import Node
 
 DATA = ("json", "yaml", "jsonpath")
 OF_CHANGES = (*DATA, "name", "wide")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,8 @@ from orch.component.process.clock import utc_now
 from orch.component.terminal import visible
 from orch.ctl.discovery import Resource
 from orch.ctl.failures import WrongUsage
-from orch.ctl.output import jsonpath
 from orch.ctl.selection import Selected
-from orch.wire import raw
+from orch.wire import jsonpath, raw
 from orch.wire.quantity import to_milli
 from orch.wire.tables.tables import table_of
 
@@ -154,8 +154,13 @@ def _sort_key(nodes: tuple[jsonpath.Node, ...], record: Any) -> tuple[int, float
         return (2, 0.0, value)
 
 
+# What JSON leaves as it is, and terminals obey: C1 controls, and those that turn text round.
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
 def as_json(value: Any) -> str:
-    return json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_yaml(value: Any) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from orch.component.terminal import one_line
 from orch.wire.names import MAJOR, MINOR, VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
 
         print(printing.as_json(versions) if args.output == "json" else printing.as_yaml(versions))
     elif "serverVersion" in versions:
-        print(f"Server Version: {versions['serverVersion'].get('gitVersion', 'unknown')}")
+        version = versions["serverVersion"].get("gitVersion", "unknown")
+        print(one_line(f"Server Version: {version}"))
     return code
 
 

@@ -21,6 +21,7 @@ from orch.lifecycle.decide.records import (
     Action,
     Bucket,
     Decision,
+    MarkPodUnscheduled,
     Memory,
     NodeMemory,
     Note,
@@ -35,7 +36,10 @@ from orch.wire.records.core import Node, Taint
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 
-_UNBOUND = "nothing gives pods a node here, there is no scheduler: set spec.nodeName"
+_UNBOUND = (
+    "nothing has given this pod a node: set spec.nodeName, or let orch-controller-manager choose"
+    " one (--bind-pods, for pods of the default scheduler)"
+)
 _TOLD_MAX = 100  # pods of a namespace at once: events that wait push out those of nodes, too
 
 
@@ -57,34 +61,36 @@ def _plan_orphans(
     return removals, first_seen_s
 
 
-def _few(notes: Iterable[Note]) -> list[Action]:
+def _few(pods: Iterable[Pod]) -> Iterator[Pod]:
     """Of each namespace's, the first few."""
     told: Counter[str] = Counter()
-    few: list[Action] = []
-    for note in notes:
-        namespace = note.obj.metadata.namespace or ""
+    for pod in pods:
+        namespace = pod.metadata.namespace or ""
         told[namespace] += 1
         if told[namespace] <= _TOLD_MAX:
-            few.append(note)
-    return few
+            yield pod
 
 
 def _unknown_nodes(memory: Memory, view: View, settings: Settings) -> list[Action]:
-    """An event for each pod that has just been given a node which does not exist.
+    """A condition and an event for each pod that has just been given a node which does not exist.
 
     Not for those whose node went, nor for those that an agent had accepted.
     """
-    return _few(
-        Note(
-            pod, "Warning", "FailedScheduling",
-            f'node "{pod.spec.nodeName}" does not exist: this pod is removed after'
-            f" {settings.orphan_quarantine_s:g} s unless it registers",
-        )
+    found = (
+        pod
         for name, pods in view.pods.items()
         if name not in view.nodes and name not in memory.nodes
         for pod in pods
         if pod.metadata.uid not in memory.orphans and pod.status.startTime is None
-    )  # fmt: skip
+    )
+    return [
+        MarkPodUnscheduled(
+            pod,
+            f'node "{pod.spec.nodeName}" does not exist: this pod is removed after'
+            f" {settings.orphan_quarantine_s:g} s unless it registers",
+        )
+        for pod in _few(found)
+    ]
 
 
 def _plan_unbound(
@@ -99,13 +105,14 @@ def _plan_unbound(
     waiting = {pod.metadata.uid or "": pod for pod in view.unbound if _is_waiting(pod)}
     first_seen_s = {uid: memory.unbound.get(uid, now_s) for uid in waiting}
     looked_s = now_s if memory.looked_s is None else memory.looked_s
-    notes = _few(
-        Note(pod, "Warning", "FailedScheduling", _UNBOUND)
+    again = (
+        pod
         for uid, pod in waiting.items()
         if _times_told(looked_s - first_seen_s[uid], settings)
         < _times_told(now_s - first_seen_s[uid], settings)
     )
-    return notes, first_seen_s
+    notes = [Note(pod, "Warning", "FailedScheduling", _UNBOUND) for pod in _few(again)]
+    return [*notes], first_seen_s
 
 
 def _times_told(waited_s: float, settings: Settings) -> int:

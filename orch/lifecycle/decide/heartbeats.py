@@ -18,6 +18,12 @@ from orch.wire.records.core import Node, NodeCondition, Taint
 
 READY = "Ready"
 JUDGED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+_OF_CONTENTION = {
+    "SystemMemoryContentionPressure": names.TAINT_MEMORY_CONTENTION,
+    "SystemDiskContentionPressure": names.TAINT_DISK_CONTENTION,
+    "KubepodsMemoryContentionPressure": names.TAINT_MEMORY_CONTENTION,
+    "KubepodsDiskContentionPressure": names.TAINT_DISK_CONTENTION,
+}
 NEVER_REASON = "NodeStatusNeverUpdated"
 NEVER_MESSAGE = "NodeAgent never posted node status."
 UNKNOWN_REASON = "NodeStatusUnknown"
@@ -72,6 +78,7 @@ def unknown_conditions(node: Node, now: str) -> tuple[NodeCondition, ...]:
         _unknown(known[kind], now) if kind in known else _never_reported(kind, node, now)
         for kind in JUDGED
     ]
+    judged += [_unknown(known[kind], now) for kind in _OF_CONTENTION if kind in known]
     changed = {c.type: c for c in judged}
     kept = [changed.pop(kind, condition) for kind, condition in known.items()]
     return (*kept, *changed.values())
@@ -112,6 +119,7 @@ _OF_CONDITION = {
     "DiskPressure": names.TAINT_DISK_PRESSURE,
     "PIDPressure": names.TAINT_PID_PRESSURE,
     "NetworkUnavailable": names.TAINT_NETWORK_UNAVAILABLE,
+    **_OF_CONTENTION,
 }
 _EVICTING = tuple(_OF_READY.values())
 _MIRRORING = (*_EVICTING, *_OF_CONDITION.values(), names.TAINT_UNSCHEDULABLE)
@@ -128,6 +136,7 @@ def mirrored(node: Node, judgement: Judgement) -> tuple[Taint, ...]:
         wanted.append(_OF_READY[status])
     if node.spec.unschedulable:
         wanted.append(names.TAINT_UNSCHEDULABLE)
+    wanted = list(dict.fromkeys(wanted))
     kept = [t for t in of_node(node) if not _mirrors(t) or t.key in wanted]
     there = {t.key for t in kept if _mirrors(t)}
     added = [Taint(key=key, effect=NO_SCHEDULE) for key in wanted if key not in there]

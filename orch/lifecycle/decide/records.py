@@ -129,6 +129,14 @@ class MarkPodNotReady:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkPodUnscheduled:
+    """Say by condition and event that the node which the pod was given does not exist."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     """Delete a pod because of its node's taints; it gets its grace period."""
 
@@ -149,7 +157,9 @@ class RemoveLease:
     lease: Lease
 
 
-Action = Note | UpdateNode | MarkPodNotReady | EvictPod | RemoveOrphan | RemoveLease
+Action = (
+    Note | UpdateNode | MarkPodNotReady | MarkPodUnscheduled | EvictPod | RemoveOrphan | RemoveLease
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from orch.server.authz.authorizer import Authorizer, forbidden
 from orch.server.objects.document import Document, ObjectTarget
 from orch.server.request.attributes import request_about
 from orch.server.strategy.base import text_at
-from orch.server.strategy.pods import node_of
+from orch.server.strategy.pods import RESIZE, node_of
 from orch.wire import names
 from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
@@ -47,16 +47,16 @@ _RESTRICTIONS = ("node-restriction.orch.io", "node-restriction.kubernetes.io")
 
 
 class CreationGuard:
-    """The `Admission` of kinds that a PUT may create."""
+    """The `Admission` of what a PUT or an apply creates."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     def judges(self, resource: Resource) -> bool:
-        return resource.create_on_update
+        return resource.is_stored
 
     def check(self, target: ObjectTarget, _new: Document, old: Document | None) -> None:
-        """ApiError 403 unless the caller, authorized to update, may also create."""
+        """ApiError 403 unless the caller, authorized to change, may also create."""
         if old is not None or not target.name:
             return
         info = request_about("create", target.strategy.resource, target.namespace, target.name)
@@ -161,6 +161,8 @@ def _delete_lease(node: str, lease: Document) -> str:
 def _check_bound_pod(node: str, target: ObjectTarget, new: Document, old: Document) -> str:
     if target.subresource == "ephemeralcontainers":
         return f'node "{node}" may not add containers to a pod'
+    if target.subresource == RESIZE:
+        return f'node "{node}" may not resize a pod'
     if new["metadata"].get("labels") != old["metadata"].get("labels"):
         return f'node "{node}" cannot change the labels of a pod through its status'
     return _delete_pod(node, old)

@@ -1,8 +1,9 @@
 """The priority of a pod comes from its PriorityClass, and from nowhere else; pure.
 
 As the reference's Priority plugin. Pods of the system's classes are never evicted, so these are for
-its own namespace, for the pods of a node's own files, and for namespaces in which an administrator
-made a ResourceQuota for them (what `limitedResources` of the reference's configuration is for).
+its own namespace, for the pods of a node's own files, for whoever may do anything, and for
+namespaces in which an administrator made a ResourceQuota for them (what `limitedResources` of the
+reference's configuration is for).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from orch.server.objects.document import Document, ObjectTarget
 from orch.server.strategy import quotas
 from orch.server.strategy.priority_classes import PREEMPTS, SYSTEM
 from orch.server.strategy.quotas import PRIORITY_CLASS
-from orch.wire.names import SYSTEM_NAMESPACE
+from orch.wire.names import GROUP_MASTERS, SYSTEM_NAMESPACE
 from orch.wire.records.authentication import node_name_of
 from orch.wire.records.kinds import PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, Resource
 
@@ -88,7 +89,10 @@ class Priorities:
         return min(defaults, key=lambda each: int(each.get("value", 0)), default=_NO_CLASS)
 
     def _may_be_critical(self, target: ObjectTarget, name: str) -> bool:
-        if target.namespace == SYSTEM_NAMESPACE or node_name_of(target.identity) is not None:
+        identity = target.identity
+        if GROUP_MASTERS in identity.groups or node_name_of(identity) is not None:
+            return True
+        if target.namespace == SYSTEM_NAMESPACE:
             return True
         return any(
             requirement["scopeName"] == PRIORITY_CLASS and quotas.selects(requirement, name)

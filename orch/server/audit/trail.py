@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,7 +21,8 @@ from orch.component.http import httpd
 from orch.component.http.sliced_response import Data, body_of
 from orch.component.process.clock import Now, utc_now
 from orch.server import turns
-from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage
+from orch.server.audit.log import AuditLog, Rotation
+from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage, read_policy
 from orch.server.metrics import ServerMetrics
 from orch.server.request import bodies
 from orch.server.request.attributes import RequestInfo, is_text
@@ -223,3 +225,14 @@ def _as_object(body: Data) -> dict[str, Any] | None:
     if isinstance(data, list):
         return {"patch": data}
     return data if isinstance(data, dict) else None
+
+
+def auditor_of(
+    policy_file: Path | None, log_path: str | None, rotation: Rotation, metrics: ServerMetrics
+) -> tuple[Auditor | None, AuditLog | None]:
+    """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
+    if log_path is None or policy_file is None:
+        return None, None
+    failed = metrics.audit_errors.labels("log")
+    written = AuditLog(log_path, rotation, failed.inc)
+    return Auditor(read_policy(policy_file), written.write, metrics), written

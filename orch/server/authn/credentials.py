@@ -17,7 +17,7 @@ from orch.component.process.clock import Now
 from orch.server.authn import credential_files, tokens
 from orch.server.authn.credential_files import Passwords
 from orch.server.authn.flags import AuthFlags
-from orch.server.authn.tokens import TokenAuthenticator, Tokens
+from orch.server.authn.tokens import RemoteAuthenticator, TokenAuthenticator, Tokens
 from orch.server.objects.document import decode, key_of
 from orch.server.storage.base import Storage, Stored
 from orch.wire import times
@@ -50,7 +50,7 @@ def by_bearer(tokens: Tokens) -> Authenticator:
         scheme, _, credential = sent.strip().partition(" ")
         if scheme.lower() != "bearer" or not request.secure:
             raise unauthorized()
-        return tokens.authenticate(credential.strip())
+        return await tokens.authenticate(credential.strip())
 
     return authenticate
 
@@ -78,7 +78,13 @@ class Credentials:
     `open_paths` are answered without credentials; `challenge` is for WWW-Authenticate.
     """
 
-    def __init__(self, flags: AuthFlags, storage: Storage, now: Now) -> None:
+    def __init__(
+        self,
+        flags: AuthFlags,
+        storage: Storage,
+        now: Now,
+        remote: RemoteAuthenticator | None = None,
+    ) -> None:
         self._storage = storage
         self.accounts = _account_tokens(flags, self._lookup, now)
         bootstrap = tokens.authenticator(self._secret, now)
@@ -87,7 +93,7 @@ class Credentials:
             static.append(credential_files.read_tokens(flags.token_file))
         if self.accounts is not None:
             static.append(self.accounts.authenticate)
-        self.tokens = Tokens((*static, bootstrap), flags.audiences)
+        self.tokens = Tokens((*static, bootstrap), flags.audiences, remote)
         by_password = []
         if flags.password_file is not None:
             by_password.append(Passwords(flags.password_file).authenticate)

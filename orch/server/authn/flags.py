@@ -6,10 +6,15 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.server.authz.authorizer import MODES
+from orch.component.flags import program_flags
+from orch.component.process.daemon import SetupError
+from orch.server.authz.authorizer import MODES, WEBHOOK
 
 DEFAULT_MODES = ("Node", "RBAC")
 DEFAULT_ISSUER = "https://orch.default.svc"
+AUTHORIZED_S = 300.0
+UNAUTHORIZED_S = 30.0
+TOKEN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,19 @@ class AuthFlags:
     audiences: tuple[str, ...] = (DEFAULT_ISSUER,)
     key_files: tuple[Path, ...] = ()
     signing_key_file: Path | None = None
+    root_ca_file: Path | None = None
+    token_webhook: Path | None = None
+    token_webhook_s: float = TOKEN_S
+    webhook: Path | None = None
+    webhook_authorized_s: float = AUTHORIZED_S
+    webhook_unauthorized_s: float = UNAUTHORIZED_S
+    authorization_config: Path | None = None
+    bootstrap_token_file: Path | None = None
+
+    @property
+    def gives_pods_tokens(self) -> bool:
+        """Whether a pod can be given all that it needs to reach this server."""
+        return self.signing_key_file is not None and self.root_ca_file is not None
 
 
 def add_to(group: argparse._ArgumentGroup) -> None:
@@ -31,6 +49,7 @@ def add_to(group: argparse._ArgumentGroup) -> None:
         "--authorization-mode", type=_modes, default=DEFAULT_MODES, metavar="MODE,…",
         help=f"authorizers, in order: {', '.join(MODES)} (default Node,RBAC)",
     )  # fmt: skip
+    _webhook_flags(group)
     group.add_argument(
         "--anonymous-health", action=argparse.BooleanOptionalAction, default=True,
         help="answer /healthz, /livez, /readyz and /version without credentials",
@@ -59,10 +78,63 @@ def add_to(group: argparse._ArgumentGroup) -> None:
         "--service-account-signing-key-file", type=Path, metavar="PEM",
         help="private key to sign them with; without it none are issued",
     )  # fmt: skip
+    group.add_argument(
+        "--root-ca-file", type=Path, metavar="PEM",
+        help="CA by which pods know this server, the ConfigMap kube-root-ca.crt of every"
+        " namespace; with it and the signing key, every pod gets a token",
+    )  # fmt: skip
+    group.add_argument(
+        "--bootstrap-token-file", type=Path, metavar="FILE",
+        help="the first token by which machines join, as `orch-apiserver init` writes it",
+    )  # fmt: skip
+
+
+def _webhook_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--authorization-config", type=Path, metavar="FILE",
+        help="authorizers in order, an AuthorizationConfiguration in YAML, read again when it"
+        " changes; instead of --authorization-mode",
+    )  # fmt: skip
+    group.add_argument(
+        "--authorization-webhook-config-file", type=Path, metavar="KUBECONFIG",
+        help="where to send the SubjectAccessReviews of the mode Webhook",
+    )  # fmt: skip
+    group.add_argument(
+        "--authentication-token-webhook-config-file", type=Path, metavar="KUBECONFIG",
+        help="where to send TokenReviews for tokens that are not known here",
+    )  # fmt: skip
+    for name, default, what in (
+        ("authorization-webhook-cache-authorized-ttl", AUTHORIZED_S, "allowed requests"),
+        ("authorization-webhook-cache-unauthorized-ttl", UNAUTHORIZED_S, "refused requests"),
+        ("authentication-token-webhook-cache-ttl", TOKEN_S, "tokens"),
+    ):
+        group.add_argument(
+            f"--{name}", type=program_flags.duration, default=default, metavar="DURATION",
+            help=f"how long the webhook's answers about {what} are kept, at least a second",
+        )  # fmt: skip
 
 
 def flags_of(values: argparse.Namespace) -> AuthFlags:
+    """SetupError for flags that do not go together."""
+    modes, webhook = values.authorization_mode, values.authorization_webhook_config_file
+    config = values.authorization_config
+    if config and (webhook or modes != DEFAULT_MODES):
+        raise SetupError(
+            "--authorization-config takes the place of --authorization-mode and of"
+            " --authorization-webhook-config-file: omit these"
+        )
+    if (WEBHOOK in modes) != bool(webhook):
+        raise SetupError(
+            "--authorization-webhook-config-file and --authorization-mode=…,Webhook belong"
+            " together: give both"
+        )
     return AuthFlags(
+        token_webhook=values.authentication_token_webhook_config_file,
+        token_webhook_s=values.authentication_token_webhook_cache_ttl,
+        webhook=webhook,
+        webhook_authorized_s=values.authorization_webhook_cache_authorized_ttl,
+        webhook_unauthorized_s=values.authorization_webhook_cache_unauthorized_ttl,
+        authorization_config=config,
         modes=values.authorization_mode,
         anonymous_health=values.anonymous_health,
         token_file=values.token_auth_file,
@@ -71,6 +143,8 @@ def flags_of(values: argparse.Namespace) -> AuthFlags:
         audiences=values.api_audiences or (values.service_account_issuer,),
         key_files=tuple(values.service_account_key_file),
         signing_key_file=values.service_account_signing_key_file,
+        root_ca_file=values.root_ca_file,
+        bootstrap_token_file=values.bootstrap_token_file,
     )
 
 

@@ -8,18 +8,15 @@ them knows is invalid, never anonymous. A bootstrap token `<id>.<secret>` is the
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orch.wire import times
+from orch.wire.bootstrap_tokens import AUTHENTICATES, GROUP, PREFIX, TOKEN, TYPE, is_past, values_of
 from orch.wire.errors import unauthorized
-from orch.wire.names import GROUP_BOOTSTRAPPERS
+from orch.wire.names import GROUP_BOOTSTRAPPERS, USER_BOOTSTRAP_PREFIX
 from orch.wire.records.authentication import Identity, TokenReviewStatus, known, user_info
 
 MAX_LENGTH = 16 * 1024  # a header has at most half of it
@@ -51,33 +48,41 @@ class Bound:
 TokenAuthenticator = Callable[[str], Holder | None]
 
 
+# Asked last, given a token and the wanted audiences. TokenRefused where it knows no such token.
+RemoteAuthenticator = Callable[[str, Sequence[str]], Awaitable[Holder]]
+
+
 class Tokens:
     """The authenticators in the order they are asked; `audiences` are the server's own names."""
 
     def __init__(
-        self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]
+        self,
+        authenticators: Sequence[TokenAuthenticator],
+        audiences: Sequence[str],
+        remote: RemoteAuthenticator | None = None,
     ) -> None:
         self._authenticators = tuple(authenticators)
         self._audiences = tuple(audiences)
+        self._remote = remote
 
-    def authenticate(self, token: str) -> Identity:
+    async def authenticate(self, token: str) -> Identity:
         """The sender of a request with this token; ApiError 401, which does not disclose why."""
         try:
-            return self._check(token, self._audiences)[0]
+            return (await self._check(token, self._audiences))[0]
         except TokenRefused:
             raise unauthorized() from None
 
     async def review(self, token: str, audiences: Sequence[str]) -> TokenReviewStatus:
         """For a service that received the token; `audiences` are its names, or empty."""
         try:
-            identity, matched = self._check(token, tuple(audiences) or self._audiences)
+            identity, matched = await self._check(token, tuple(audiences) or self._audiences)
         except TokenRefused as error:
             return TokenReviewStatus(authenticated=False, error=str(error))
         return TokenReviewStatus(
             authenticated=True, user=user_info(identity), audiences=list(matched)
         )
 
-    def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
+    async def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
         """The first authenticator that knows the token decides; TokenRefused."""
         if len(token) > MAX_LENGTH:
             raise TokenRefused(f"the token is longer than {MAX_LENGTH} characters")
@@ -92,6 +97,9 @@ class Tokens:
                 continue
             if holder is not None:
                 return known(holder.identity), _matching(holder, wanted, self._audiences)
+        if self._remote is not None and not refusals:
+            holder = await self._remote(token, wanted)
+            return known(holder.identity), _matching(holder, wanted, self._audiences)
         raise TokenRefused("; ".join(refusals) or "invalid bearer token")
 
 
@@ -107,18 +115,13 @@ def _matching(holder: Holder, wanted: tuple[str, ...], own: tuple[str, ...]) -> 
     return matched
 
 
-TYPE = "bootstrap.kubernetes.io/token"
-PREFIX = "bootstrap-token-"
-_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
-
 # The Secret of a name in the system namespace, as JSON data.
 FindSecret = Callable[[str], Mapping[str, Any] | None]
 
 
 def authenticator(find: FindSecret, now: Callable[[], datetime]) -> TokenAuthenticator:
     def authenticate(token: str) -> Holder | None:
-        matched = _TOKEN.fullmatch(token)
+        matched = TOKEN.fullmatch(token)
         if matched is None:
             return None
         token_id, secret = matched.groups()
@@ -133,33 +136,18 @@ def authenticator(find: FindSecret, now: Callable[[], datetime]) -> TokenAuthent
 def _identity(stored: Mapping[str, Any], token_id: str, secret: str, now: datetime) -> Identity:
     """TokenRefused says why, without the secret."""
     name = f"the bootstrap token {token_id}"
-    values = {key: _text(value) for key, value in (stored.get("data") or {}).items()}
+    values = values_of(stored)
     if stored["metadata"].get("deletionTimestamp") or stored.get("type") != TYPE:
         raise TokenRefused(f"{name} is not in force")
     if values.get("token-id") != token_id or not hmac.compare_digest(
         values.get("token-secret", "").encode(), secret.encode()
     ):
         raise TokenRefused("invalid bearer token")
-    if values.get("usage-bootstrap-authentication") != "true":
+    if values.get(AUTHENTICATES) != "true":
         raise TokenRefused(f"{name} is not for authentication")
-    if "expiration" in values and _is_past(values["expiration"], now):
+    if "expiration" in values and (not values["expiration"] or is_past(values["expiration"], now)):
         raise TokenRefused(f"{name} has expired")
     groups = list(filter(None, map(str.strip, values.get("auth-extra-groups", "").split(","))))
-    if not all(_GROUP.fullmatch(group) for group in groups):
+    if not all(GROUP.fullmatch(group) for group in groups):
         raise TokenRefused(f"{name} names groups outside system:bootstrappers")
-    return Identity(f"system:bootstrap:{token_id}", (GROUP_BOOTSTRAPPERS, *groups))
-
-
-def _is_past(text: str, now: datetime) -> bool:
-    """An unreadable expiration counts as passed."""
-    try:
-        return times.parse_time(text) <= now
-    except ValueError:
-        return True
-
-
-def _text(value: Any) -> str:
-    try:
-        return base64.b64decode(value, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
-        return ""
+    return Identity(f"{USER_BOOTSTRAP_PREFIX}{token_id}", (GROUP_BOOTSTRAPPERS, *groups))

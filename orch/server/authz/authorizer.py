@@ -18,28 +18,40 @@ from orch.wire.errors import ApiError
 from orch.wire.names import (
     AUTHENTICATION_GROUP,
     AUTHORIZATION_GROUP,
+    CERTIFICATES_GROUP,
     COORDINATION_GROUP,
+    EVENTS_GROUP,
     GROUP_AUTHENTICATED,
     GROUP_MASTERS,
+    NODE_GROUP,
     NODE_LEASE_NAMESPACE,
 )
 from orch.wire.records.authentication import Identity, node_name_of
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
-from orch.wire.records.kinds import SELF_ACCESS_REVIEWS, SELF_REVIEWS, SELF_RULES_REVIEWS
+from orch.wire.records.kinds import (
+    SELF_ACCESS_REVIEWS,
+    SELF_REVIEWS,
+    SELF_RULES_REVIEWS,
+    SIGNING_REQUESTS,
+)
 from orch.wire.selectors import parse_field_selector
 
 # Namespace and name of a pod → the node it is bound to ("" when to none); None when there is none.
 NodeOfPod = Callable[[str, str], str | None]
+# Name of a request for a certificate → who asked; "" when there is no such request.
+AskerOf = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`allowed` False means no opinion: another authorizer may still allow it."""
+    """`allowed` False means no opinion: another authorizer may still allow it, unless `denied`."""
 
     allowed: bool
     reason: str = ""
+    denied: bool = False
 
 
+_READ = ("get", "list", "watch")
 NO_OPINION = Decision(False)
 _ALLOWED = Decision(True)
 _SELF_REVIEWS = {
@@ -81,16 +93,23 @@ _NODE_RULES = RuleList(
 
 
 class Chain:
-    """The first decision that allows; else no opinion, with all reasons, one per line."""
+    """The first decision that allows or denies; else no opinion, with all reasons, one per line.
+
+    Some authorizers raise `asking.Unanswered` where they have to ask elsewhere first.
+    """
 
     def __init__(self, *authorizers: Authorizer) -> None:
         self._authorizers = authorizers
+
+    def follow(self, other: Chain) -> None:
+        """Decide as another from now on."""
+        self._authorizers = other._authorizers
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         reasons = []
         for authorizer in self._authorizers:
             decision = authorizer.decide(identity, info)
-            if decision.allowed:
+            if decision.allowed or decision.denied:
                 return decision
             if decision.reason:
                 reasons.append(decision.reason)
@@ -128,6 +147,26 @@ class SelfReviews:
         return _SELF_RULES if GROUP_AUTHENTICATED in identity.groups else NO_RULES
 
 
+class OwnRequests:
+    """Who asked for a certificate may read that request, and so fetch the certificate."""
+
+    def __init__(self, asker_of: AskerOf) -> None:
+        self._asker_of = asker_of
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        asked = (info.group, info.resource, info.subresource) == _REQUESTS
+        if not (asked and info.verb in _READ and info.name):
+            return NO_OPINION
+        known = GROUP_AUTHENTICATED in identity.groups
+        return Decision(known and self._asker_of(info.name) == identity.name)
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        return NO_RULES
+
+
+_REQUESTS = (SIGNING_REQUESTS.group, SIGNING_REQUESTS.plural, "")
+
+
 class Always:
     """Everything is allowed, or nothing: for experiments."""
 
@@ -153,10 +192,15 @@ class NodeAuthorizer:
             ("", "nodes"): _own_node,
             ("", "pods"): self._own_pods,
             ("", "events"): partial(_only, ("create", "update", "patch"), "events"),
+            (EVENTS_GROUP, "events"): partial(_only, ("create", "update", "patch"), "events"),
             ("", "secrets"): self._needed,
             ("", "configmaps"): self._needed,
             ("", "serviceaccounts"): self._accounts,
             (COORDINATION_GROUP, "leases"): _own_lease,
+            (NODE_GROUP, "runtimeclasses"): partial(_only, _READ, "runtimeclasses"),
+            (CERTIFICATES_GROUP, "certificatesigningrequests"): partial(
+                _only, ("create",), "requests for certificates, and read its own"
+            ),
             # An agent asks on behalf of its callers.
             (AUTHORIZATION_GROUP, "subjectaccessreviews"): reviews,
             (AUTHORIZATION_GROUP, "localsubjectaccessreviews"): reviews,
@@ -242,18 +286,30 @@ def _selects_own_pods(node: str, info: RequestInfo) -> str:
     return "" if selected == node else f"can only list and watch pods with spec.nodeName={node}"
 
 
-MODES = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
+WEBHOOK = "Webhook"
+MODES = ("Node", "RBAC", WEBHOOK, "AlwaysAllow", "AlwaysDeny")
 
 
-def chain_of(modes: Sequence[str], nodes: Authorizer, roles: Authorizer) -> Chain:
-    """The authorizers of `--authorization-mode`, after those that are always there."""
+def chain_of(
+    modes: Sequence[str],
+    nodes: Authorizer,
+    roles: Authorizer,
+    asker_of: AskerOf,
+    webhooks: Sequence[Authorizer] = (),
+) -> Chain:
+    """The authorizers of these modes, after those that are always there; of each `Webhook` mode the
+    next of `webhooks`.
+    """
+    left = iter(webhooks)
     parts: Mapping[str, Callable[[], Authorizer]] = {
         "Node": lambda: nodes,
         "RBAC": lambda: roles,
+        WEBHOOK: lambda: next(left),
         "AlwaysAllow": lambda: Always(allow=True),
         "AlwaysDeny": lambda: Always(allow=False),
     }
-    return Chain(PrivilegedGroup(), SelfReviews(), *(parts[mode]() for mode in modes))
+    own = OwnRequests(asker_of)
+    return Chain(PrivilegedGroup(), SelfReviews(), own, *(parts[mode]() for mode in modes))
 
 
 def forbidden(identity: Identity, info: RequestInfo, reason: str) -> ApiError:

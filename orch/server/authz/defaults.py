@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from orch.wire import names
-from orch.wire.names import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP, COORDINATION_GROUP
+from orch.wire.names import (
+    AUTHENTICATION_GROUP,
+    AUTHORIZATION_GROUP,
+    CERTIFICATES_GROUP,
+    COORDINATION_GROUP,
+    EVENTS_GROUP,
+    NODE_GROUP,
+)
 from orch.wire.names import RBAC_GROUP as RBAC
 from orch.wire.records.aliases import UPSTREAM_BY_OWN
 from orch.wire.records.usage import GROUP as USAGE_GROUP
@@ -30,6 +37,7 @@ _ISSUER = (
     "/.well-known/openid-configuration", "/.well-known/openid-configuration/",
     "/openid/v1/jwks", "/openid/v1/jwks/",
 )  # fmt: skip
+_REQUESTS = "certificatesigningrequests"
 _POD_ACCESS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
 
 Document = dict[str, Any]
@@ -80,14 +88,17 @@ _EDIT = (
     _on(("impersonate",), "serviceaccounts"),
     _on(WRITE, "pods", *_POD_ACCESS),
     _on(("create",), "pods/eviction"),
+    _on(("get", "patch", "update"), "pods/resize"),
     _on(WRITE, "configmaps", "events", "secrets", "serviceaccounts", "services"),
     _on(("create",), "serviceaccounts/token"),
+    _on(WRITE, "events", group=EVENTS_GROUP),
     _on((*READ, *WRITE), "leases", group=COORDINATION_GROUP),
 )
 _VIEW = (
     _on(READ, "configmaps", "endpoints", "pods", "serviceaccounts", "services"),
     _on(READ, "bindings", "events", "limitranges", "namespaces/status", "pods/log"),
     _on(READ, "pods/status", "resourcequotas", "resourcequotas/status", "namespaces"),
+    _on(READ, "events", group=EVENTS_GROUP),
 )
 _NODE = (
     _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),
@@ -98,10 +109,13 @@ _NODE = (
     _on(("create", *READ), "nodes"),
     _on(("patch", "update"), "nodes", "nodes/status", "pods/status"),
     _on(("create", "patch", "update"), "events"),
+    _on(("create", "patch", "update"), "events", group=EVENTS_GROUP),
     _on((*READ, "create", "delete"), "pods"),
     _on(("create",), "pods/eviction", "serviceaccounts/token"),
     _on(READ, "configmaps", "secrets"),
     _on(("get",), "serviceaccounts"),
+    _on(READ, "runtimeclasses", group=NODE_GROUP),
+    _on(("create",), _REQUESTS, group=CERTIFICATES_GROUP),  # its own it may read
     _on(("create", "delete", "get", "patch", "update"), "leases", group=COORDINATION_GROUP),
 )  # fmt: skip
 _NODEAGENT_API = (
@@ -120,10 +134,26 @@ _CONTROLLER_MANAGER = (
     _on((*READ, "patch", "update"), "nodes"),
     _on(("get", "patch", "update"), "nodes/status", "pods/status"),
     _on((*READ, "delete"), "pods"),
+    _on(("create",), "pods/binding"),
     _on((*READ, *WRITE), "leases", group=COORDINATION_GROUP),
     _on(("create", "patch", "update"), "events"),
+    _on((*READ, "delete"), _REQUESTS, group=CERTIFICATES_GROUP),
+    _on(
+        ("patch", "update"), f"{_REQUESTS}/approval", f"{_REQUESTS}/status",
+        group=CERTIFICATES_GROUP,
+    ),
+    {
+        **_on(("approve", "sign"), "signers", group=CERTIFICATES_GROUP),
+        "resourceNames": [
+            names.SIGNER_CLIENT, names.SIGNER_NODE_CLIENT, names.SIGNER_NODE_SERVING,
+            *names.SIGNERS_UPSTREAM,
+        ],
+    },
     *_DELEGATOR,
-)
+)  # fmt: skip
+# What the controller manager approves by itself: for whoever may create these, which are no paths.
+NODE_CLIENT, SELF_NODE_CLIENT, SELF_NODE_SERVER = "nodeclient", "selfnodeclient", "selfnodeserver"
+_APPROVED = f"system:{CERTIFICATES_GROUP}:{_REQUESTS}"
 
 
 def roles(*, upstream: bool) -> tuple[Document, ...]:
@@ -175,6 +205,14 @@ ROLES: tuple[Document, ...] = (
     _role("system:nodeagent-api-admin", *_NODEAGENT_API),
     _role("system:node", *_NODE),
     _role("system:auth-delegator", *_DELEGATOR),
+    _role("system:node-bootstrapper", _on(("create",), _REQUESTS, group=CERTIFICATES_GROUP)),
+    *(
+        _role(
+            f"{_APPROVED}:{kind}",
+            _on(("create",), f"{_REQUESTS}/{kind}", group=CERTIFICATES_GROUP),
+        )
+        for kind in (NODE_CLIENT, SELF_NODE_CLIENT, SELF_NODE_SERVER)
+    ),
     _role(
         "system:node-problem-detector",
         _on(("get",), "nodes"),
@@ -201,5 +239,9 @@ BINDINGS: tuple[Document, ...] = (
     _binding("system:service-account-issuer-discovery", ("Group", names.GROUP_SERVICE_ACCOUNTS)),
     _binding("system:nodeagent-api-admin", ("User", names.USER_APISERVER)),
     _binding("system:node"),
+    _binding("system:node-bootstrapper", ("Group", names.GROUP_BOOTSTRAPPERS)),
+    _binding(f"{_APPROVED}:{NODE_CLIENT}", ("Group", names.GROUP_BOOTSTRAPPERS)),
+    _binding(f"{_APPROVED}:{SELF_NODE_CLIENT}", ("Group", names.GROUP_NODES)),
+    _binding(f"{_APPROVED}:{SELF_NODE_SERVER}", ("Group", names.GROUP_NODES)),
     _binding(names.USER_CONTROLLER_MANAGER, ("User", names.USER_CONTROLLER_MANAGER)),
 )

@@ -32,7 +32,6 @@ from orch.server.objects.document import Document, ObjectTarget, decode, key_of,
 from orch.server.objects.modify import Transform, modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.storage.base import StorageFailed, Stored
-from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
 from orch.wire.records import aliases
 
@@ -43,9 +42,6 @@ _COALESCE_S = 0.2
 _REMEMBERED = 8  # owners of an object
 _NO_OWNERS = Owned("", "", ())
 _FINALIZERS = {OwnerState.WAITING: FOREGROUND, OwnerState.ORPHANING: ORPHAN}
-_STORED = tuple(s for s in STRATEGIES if s.resource.is_stored)
-_BY_PLURAL = {prefix_of(s.resource): s for s in _STORED}
-_BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
 class GarbageCollector:
@@ -94,7 +90,8 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
 
 
 def _objects(backend: Backend) -> Iterator[Stored]:
-    return (stored for prefix in _BY_PLURAL for stored in backend.storage.list(prefix).items)
+    prefixes = [prefix_of(strategy.resource) for strategy in backend.kinds.stored]
+    return (stored for prefix in prefixes for stored in backend.storage.list(prefix).items)
 
 
 def _owners_of(stored: Stored) -> Owned:
@@ -135,7 +132,7 @@ def _state_of(metadata: Document) -> OwnerState:
 
 def _state(backend: Backend, owned: Owned, ref: Ref, *, upstream: bool) -> OwnerState:
     api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
-    strategy = _BY_KIND.get((api_version, ref.kind))
+    strategy = backend.kinds.of_kind(api_version, ref.kind)
     if strategy is None:
         return OwnerState.THERE  # not a kind of this server, so its state is unknown
     namespace = place_of(owned.key)[0] if strategy.resource.namespaced else ""
@@ -173,8 +170,8 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
     return False
 
 
-def _target(key: str) -> ObjectTarget:
-    return ObjectTarget(_BY_PLURAL[f"/{key.split('/')[1]}/"], SELF, *place_of(key))
+def _target(backend: Backend, key: str) -> ObjectTarget:
+    return ObjectTarget(backend.kinds.of_key(key), SELF, *place_of(key))
 
 
 async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
@@ -183,7 +180,7 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
         return False
     propagation = "Foreground" if in_foreground else None
     options = DeleteOptions(resource_version=str(stored.revision), propagation=propagation)
-    deleted = await delete(backend, _target(key), options)
+    deleted = await delete(backend, _target(backend, key), options)
     if deleted.stored.revision == stored.revision:
         return False  # already being deleted
     log.info("deleted %s: its owners no longer exist", key)
@@ -191,7 +188,7 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
 
 
 async def _change(backend: Backend, key: str, change: Transform) -> bool:
-    await modify(backend, _target(key), change)
+    await modify(backend, _target(backend, key), change)
     return True
 
 

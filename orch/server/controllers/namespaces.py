@@ -1,9 +1,7 @@
-"""Namespaces: made at startup (with the system's PriorityClasses), given a default service account,
-emptied when deleted.
+"""Namespaces: made at startup (with the system's PriorityClasses), emptied when deleted.
 
 A namespace that is being deleted loses its contents (pods with their grace period, so that agents
 stop them); once nothing is left, the server removes its finalizer, and the namespace disappears.
-Every other namespace gets the service account `default`, under which pods run that name none.
 When pod security is tightened, the pods that are already there are looked through.
 """
 
@@ -25,18 +23,16 @@ from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Storage, StorageFailed, Stored
-from orch.server.strategy import namespaces, priority_classes, table
+from orch.server.strategy import namespaces, priority_classes
 from orch.server.strategy.base import Strategy
-from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
-from orch.wire.names import DEFAULT_SERVICE_ACCOUNT, GROUP_MASTERS, USER_APISERVER
+from orch.wire.names import GROUP_MASTERS, USER_APISERVER
 from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import NAMESPACES, PODS
 
 log = logging.getLogger(__name__)
 
 SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
-_CONTENTS = tuple(s for s in STRATEGIES if s.resource.namespaced and s.resource.is_stored)
 
 
 async def make_initial_objects(backend: Backend) -> None:
@@ -81,14 +77,14 @@ async def empty_terminating(backend: Backend) -> None:
 
 async def _empty(backend: Backend, document: Document) -> None:
     name = document["metadata"]["name"]
-    for strategy in _CONTENTS:
-        await _delete_contents(backend, strategy, name)
-    if _has_contents(backend.storage, name):
+    for strategy in _contents(backend):
+        await delete_contents(backend, strategy, name)
+    if _has_contents(backend, name):
         return
     # Every write queued before the namespace began to terminate is visible after this. It comes
     # last, because a full disk that refuses it may still delete.
     await backend.storage.check()
-    if _has_contents(backend.storage, name):
+    if _has_contents(backend, name):
         return
     target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
@@ -96,12 +92,19 @@ async def _empty(backend: Backend, document: Document) -> None:
         log.info("namespace %s is empty: deleted", name)
 
 
-def _has_contents(storage: Storage, namespace: str) -> bool:
-    return any(storage.list(prefix_of(kind.resource, namespace)).items for kind in _CONTENTS)
+def _contents(backend: Backend) -> list[Strategy]:
+    return [strategy for strategy in backend.kinds.stored if strategy.resource.namespaced]
 
 
-async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> None:
-    """Delete the contents of one kind.
+def _has_contents(backend: Backend, namespace: str) -> bool:
+    return any(
+        backend.storage.list(prefix_of(kind.resource, namespace)).items
+        for kind in _contents(backend)
+    )
+
+
+async def delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> None:
+    """Delete the contents of one kind in a namespace, or in all ("").
 
     Those that only wait for their finalizers are looked at once: a tenant may leave 50,000 of them.
     """
@@ -122,25 +125,6 @@ def _waits(strategy: Strategy, now: datetime, stored: Stored) -> bool:
 def _without_finalizer(document: Document) -> Document:
     kept = [f for f in document["spec"]["finalizers"] if f != namespaces.FINALIZER]
     return {**document, "spec": {**document["spec"], "finalizers": kept}}
-
-
-async def make_default_accounts(backend: Backend) -> None:
-    """One round; failures are left to the next."""
-    for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
-        namespace = stored.key.rpartition("/")[2]
-        target = ObjectTarget(
-            table.SERVICE_ACCOUNT_STRATEGY, SELF, namespace=namespace, name=DEFAULT_SERVICE_ACCOUNT
-        )
-        if backend.storage.get(target.key) or namespaces.is_terminating(decode(stored)):
-            continue
-        try:
-            await create(backend, target, {})
-        except StorageFailed as error:
-            log.debug("namespace %s has no service account yet: %s", namespace, error)
-        except ApiError as error:
-            if error.reason in ("AlreadyExists", "Forbidden"):
-                continue  # another server of this cluster was quicker, or a quota has no room
-            log.warning("namespace %s has no service account yet: %s", namespace, error)
 
 
 _SURVEY_MAX = 3000  # pods

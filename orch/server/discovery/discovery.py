@@ -35,11 +35,17 @@ class Subresource:
 _PART = Subresource(("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, Subresource] = {
     "status": _PART,
+    "approval": _PART,
     "ephemeralcontainers": _PART,
+    "resize": _PART,
     "finalize": Subresource(("update",)),
     "binding": Subresource(("create",), "Binding", "v1"),
     "eviction": Subresource(("create",), "Eviction", "policy/v1"),
+    "attach": Subresource(("create", "get"), "PodAttachOptions", "v1"),
+    "exec": Subresource(("create", "get"), "PodExecOptions", "v1"),
     "log": Subresource(("get",)),
+    "portforward": Subresource(("create", "get"), "PodPortForwardOptions", "v1"),
+    "scale": Subresource(("get", "patch", "update"), "Scale", "autoscaling/v1"),
     "token": Subresource(("create",), "TokenRequest", f"{AUTHENTICATION_GROUP}/v1"),
     "proxy": Subresource(("create", "delete", "get", "patch", "update"), "NodeProxyOptions", "v1"),
 }
@@ -109,6 +115,7 @@ def _by_group_version(resources: Sequence[Resource]) -> _Groups:
 
 
 def _legacy(groups: _Groups, address: str) -> dict[str, DiscoveryDocument]:
+    described = _api_groups(groups)
     documents: dict[str, Any] = {
         "/api": {
             "kind": "APIVersions",
@@ -118,12 +125,11 @@ def _legacy(groups: _Groups, address: str) -> dict[str, DiscoveryDocument]:
         "/apis": {
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [_api_group(group, groups) for group in _named(groups)],
+            "groups": described,
         },
     }
-    for group in _named(groups):
-        described = _api_group(group, groups)
-        documents[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **described}
+    for each in described:
+        documents[f"/apis/{each['name']}"] = {"kind": "APIGroup", "apiVersion": "v1", **each}
     for (group, version), resources in groups.items():
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         documents[path] = {
@@ -135,17 +141,21 @@ def _legacy(groups: _Groups, address: str) -> dict[str, DiscoveryDocument]:
     return {path: DiscoveryDocument(orjson.dumps(body)) for path, body in documents.items()}
 
 
-def _named(groups: _Groups) -> list[str]:
-    return list(dict.fromkeys(group for group, _ in groups if group))
+def _versions(groups: _Groups) -> Mapping[str, Mapping[str, list[Resource]]]:
+    """By group, its versions with their kinds."""
+    found: dict[str, dict[str, list[Resource]]] = {}
+    for (group, version), resources in groups.items():
+        found.setdefault(group, {})[version] = resources
+    return found
 
 
-def _api_group(group: str, groups: _Groups) -> dict[str, Any]:
-    versions = [
-        {"groupVersion": f"{group}/{version}", "version": version}
-        for name, version in groups
-        if name == group
-    ]
-    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+def _api_groups(groups: _Groups) -> list[dict[str, Any]]:
+    listed = []
+    for group, its_versions in _versions(groups).items():
+        shown = [{"groupVersion": f"{group}/{v}", "version": v} for v in its_versions]
+        if group:
+            listed.append({"name": group, "versions": shown, "preferredVersion": shown[0]})
+    return listed
 
 
 def _api_resources(resource: Resource) -> list[dict[str, Any]]:
@@ -178,11 +188,12 @@ def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:
 
 def _aggregated(groups: _Groups, root: str, version: str) -> DiscoveryDocument:
     items = []
-    for group in [""] if root == "/api" else _named(groups):
+    for group, its_versions in _versions(groups).items():
+        if bool(group) is (root == "/api"):
+            continue
         versions = [
             {"version": v, "resources": [_discovered(r) for r in resources], "freshness": "Current"}
-            for (name, v), resources in groups.items()
-            if name == group
+            for v, resources in its_versions.items()
         ]
         metadata = {"name": group, "creationTimestamp": None} if group else {}
         items.append({"metadata": metadata, "versions": versions})

@@ -13,10 +13,9 @@ from aiohttp import web
 from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.http.sliced_response import compress, respond
 from orch.server.discovery import openapi
-from orch.server.discovery.discovery import Discovery
+from orch.server.discovery.published import Published
 from orch.server.request import media
 from orch.wire.names import MAJOR, MINOR, VERSION
-from orch.wire.records.kinds import Resource
 
 if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens
@@ -29,8 +28,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes(
-    resources: tuple[Resource, ...],
-    discovery: Discovery,
+    published: Published,
     health: HealthChecks,
     sli: SliMetrics,
     page: Callable[[str], Awaitable[tuple[bytes, str]]],
@@ -42,8 +40,8 @@ def routes(
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     return [
-        *discovery_routes(discovery),
-        *openapi_routes(resources),
+        *discovery_routes(published),
+        *openapi_routes(published),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
         web.get("/metrics", metrics),
@@ -51,10 +49,10 @@ def routes(
     ]
 
 
-def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
+def discovery_routes(published: Published) -> list[web.RouteDef]:
     async def discover(request: web.Request) -> web.Response:
         accept, agent = (request.headers.get(name, "") for name in ("Accept", "User-Agent"))
-        document = discovery.find(request.path, accept, agent)
+        document = (await published.discovery()).find(request.path, accept, agent)
         if document is None:
             raise web.HTTPNotFound
         cache = _REVALIDATED if document.etag else _NOT_SHARED
@@ -68,46 +66,47 @@ def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
     ]
 
 
-def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
+def index(others: Sequence[web.RouteDef], published: Published) -> web.RouteDef:
     """`GET /`: the paths of discovery and of these other routes, except those with variables."""
     served = {other.path for other in others if not other.path.startswith("/api")}
     fixed = {path for path in served if "{" not in path and not path.endswith("/")}
-    return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
+
+    async def answer(request: web.Request) -> web.Response:
+        paths = {*fixed, *(await published.discovery()).paths, *await published.v3()}
+        return _Page(orjson.dumps({"paths": sorted(paths)})).answer(request)
+
+    return web.get("/", answer)
 
 
-def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
-    v2_json = openapi.v2_json(resources)
-    v2_protobuf = openapi.v2_protobuf(resources)
-    as_protobuf = _Page(v2_protobuf, openapi.V2_PROTOBUF, etag=openapi.etag_of(v2_protobuf))
-    as_json = _Page(v2_json, etag=openapi.etag_of(v2_json))
-
+def openapi_routes(published: Published) -> list[web.RouteDef]:
     async def v2(request: web.Request) -> web.Response:
-        asked = "openapi.spec.v2" in request.headers.get("Accept", "")
-        return (as_protobuf if asked else as_json).answer(request)
+        if "openapi.spec.v2" in request.headers.get("Accept", ""):
+            found = await published.v2_protobuf()
+            return _Page(found.body, openapi.V2_PROTOBUF, etag=found.etag).answer(request)
+        found = await published.v2_json()
+        return _Page(found.body, etag=found.etag).answer(request)
 
-    documents = openapi.documents(resources)
-    v3 = [web.get(path, _hashed(body)) for path, body in documents.items()]
-    return [web.get("/openapi/v2", v2), *v3]
+    async def v3(request: web.Request) -> web.Response:
+        found = (await published.v3()).get(request.path)
+        if found is None:
+            raise web.HTTPNotFound
+        return _hashed(request, _Page(found.body, etag=found.etag))
+
+    return [web.get("/openapi/v2", v2), web.get("/openapi/v3", v3),
+            web.get("/openapi/v3/{path:.+}", v3)]  # fmt: skip
 
 
-def _hashed(body: bytes) -> Handle:
+def _hashed(request: web.Request, page: _Page) -> web.Response:
     """Under its hash, as the index names it, the document never changes; under another one it is
     elsewhere.
     """
-    etag = openapi.etag_of(body)
-    page, own_hash = _Page(body, etag=etag), etag.strip('"')
-    lasting = replace(page, cache=_LASTING)
-
-    async def answer(request: web.Request) -> web.Response:
-        asked = request.query.get("hash")
-        if not asked:
-            return page.answer(request)
-        if asked == own_hash:
-            return lasting.answer(request)
-        location = f"{request.rel_url.raw_path}?hash={own_hash}"
-        return web.Response(status=301, headers={"Location": location})
-
-    return answer
+    asked, own_hash = request.query.get("hash"), page.etag.strip('"')
+    if not asked:
+        return page.answer(request)
+    if asked == own_hash:
+        return replace(page, cache=_LASTING).answer(request)
+    location = f"{request.rel_url.raw_path}?hash={own_hash}"
+    return web.Response(status=301, headers={"Location": location})
 
 
 def openid_routes(accounts: AccountTokens | None) -> list[web.RouteDef]:

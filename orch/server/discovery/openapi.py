@@ -25,20 +25,28 @@ _TITLE = "orch"
 _SCOPE = "{namespace}"
 
 
-@cache
-def documents(resources: tuple[Resource, ...]) -> dict[str, bytes]:
-    """`/openapi/v3`, and the document of each group version below it, as JSON by path."""
-    by_root: dict[str, list[Resource]] = {}
-    for resource in resources:
-        root = f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
-        by_root.setdefault(root, []).append(resource)
-    bodies = {root: _v3(members) for root, members in by_root.items()}
+def documents(resources: tuple[Resource, ...], more: tuple[Resource, ...] = ()) -> dict[str, bytes]:
+    """`/openapi/v3`, and the document of each group version below it, as JSON by path. `more` are
+    kinds that come and go, of other groups.
+    """
+    bodies = _by_root(resources) | _bodies(more)
     index = {
         root: {"serverRelativeURL": f"/openapi/v3/{root}?hash={_hash(body)}"}
         for root, body in bodies.items()
     }
     result = {f"/openapi/v3/{root}": body for root, body in bodies.items()}
     return {"/openapi/v3": orjson.dumps({"paths": index}), **result}
+
+
+def _bodies(resources: Sequence[Resource]) -> dict[str, bytes]:
+    by_root: dict[str, list[Resource]] = {}
+    for resource in resources:
+        root = f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
+        by_root.setdefault(root, []).append(resource)
+    return {root: _v3(members) for root, members in by_root.items()}
+
+
+_by_root = cache(_bodies)
 
 
 def _v3(resources: Sequence[Resource]) -> bytes:
@@ -49,17 +57,30 @@ def _v3(resources: Sequence[Resource]) -> bytes:
     return orjson.dumps(document)
 
 
-@cache
-def v2_json(resources: tuple[Resource, ...]) -> bytes:
+def v2_json(resources: tuple[Resource, ...], more: tuple[Resource, ...] = ()) -> bytes:
     """The same as v2, with its own forms of definitions, bodies and answers."""
+    head = orjson.dumps({"swagger": "2.0", "info": _info()})
+    parts = zip(_parts_of_fixed(resources), _v2_parts(more), strict=True)
+    paths, definitions = (_joined(*both) for both in parts)
+    return head[:-1] + b',"paths":' + paths + b',"definitions":' + definitions + b"}"
+
+
+def _joined(left: bytes, right: bytes) -> bytes:
+    """Two JSON objects as one; names of the left one are first."""
+    return left if right == b"{}" else left[:-1] + b"," + right[1:]
+
+
+def _v2_parts(resources: tuple[Resource, ...]) -> tuple[bytes, bytes]:
+    """Paths and definitions."""
     schemas = Schemas("#/definitions/")
     paths = {}
     for resource in resources:
         for path, item in paths_of(resource, schemas):
             paths[path] = {name: _older(value) for name, value in item.items()}
-    return orjson.dumps(
-        {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": schemas.components}
-    )
+    return orjson.dumps(paths), orjson.dumps(schemas.components)
+
+
+_parts_of_fixed = cache(_v2_parts)
 
 
 def _older(value: Any) -> Any:
@@ -92,7 +113,6 @@ def _older_answer(answer: dict[str, Any]) -> dict[str, Any]:
     return {"description": answer["description"], "schema": content["schema"]}
 
 
-@cache
 def v2_protobuf(resources: tuple[Resource, ...]) -> bytes:
     """The same as a gnostic `Document` message."""
     info = _bytes(1, _TITLE.encode()) + _bytes(2, VERSION.encode())

@@ -10,7 +10,7 @@ from typing import Any
 
 from orch.server.discovery.discovery import SUBRESOURCES
 from orch.server.discovery.openapi_schemas import GVK, Schemas, gvk_of
-from orch.server.request.media import JSON_PATCH, PATCHES
+from orch.server.request.media import JSON_PATCH, PATCHES, STRATEGIC_PATCH
 from orch.wire.records.kinds import Resource
 
 Json = dict[str, Any]
@@ -71,7 +71,13 @@ class _Operations:
             yield f"{path}/{{path}}", {**item, "parameters": [*place, rest]}
         elif name == "log":
             yield path, {"get": self._streamed("get", "Log", _LOG), "parameters": place}
-        elif described.kind:
+        elif name in _STREAMS:
+            item = {
+                method: self._streamed(method, name.title(), _STREAMS[name])
+                for method in ("get", "post")
+            }
+            yield path, {**item, "parameters": place}
+        elif "create" in described.verbs:
             yield path, {"post": self._post(name, described.kind), "parameters": place}
         else:
             item = {_METHODS[v]: self._operation(v, name.title()) for v in described.verbs}
@@ -85,7 +91,10 @@ class _Operations:
 
     def _head(self, verb: str, suffix: str) -> Json:
         resource = self._resource
-        group = "".join(part.title() for part in resource.group.split(".")[:-2]) or "Core"
+        parts = resource.group.split(".")
+        if resource.schema is None:
+            parts = parts[:-2]  # of groups of this server the last two say nothing
+        group = "".join(part.title() for part in parts) or "Core"
         operation_id = f"{verb}{group}{resource.version.title()}{resource.kind}{suffix}"
         return {
             "operationId": operation_id,
@@ -110,6 +119,8 @@ class _Operations:
             operation["requestBody"] = {"required": True, **_content(_JSON, self._object)}
         elif verb == "patch":
             content = {name: {"schema": schema} for name, schema in _PATCHES.items()}
+            if self._resource.schema is not None:
+                del content[STRATEGIC_PATCH]  # clients send what they find here
             operation["requestBody"] = {"required": True, "content": content}
         elif verb in _REMOVING:
             body = self._schemas.plain(_DELETE_OPTIONS, DELETE_OPTIONS)
@@ -126,6 +137,7 @@ class _Operations:
         }
 
     def _streamed(self, method: str, suffix: str, parameters: list[Json] | None = None) -> Json:
+        """Of a stream the 200 stands for 101: the client leaves HTTP."""
         content = {"*/*" if suffix != "Log" else _TEXT: {"schema": {"type": "string"}}}
         answers: Json = {"200": {"description": "OK", "content": content}}
         return {
@@ -160,6 +172,7 @@ def _parameters(verb: str) -> list[Json]:
     pretty = _query("pretty", "string")
     if verb in ("create", "update", "patch"):
         return [
+            *([_query("force", "boolean")] if verb == "patch" else ()),
             _query("dryRun", "string", "All"),
             _query("fieldManager", "string"),
             _query("fieldValidation", "string", "Ignore", "Warn", "Strict"),
@@ -187,6 +200,15 @@ _LOG = [
     *(_query(name, "integer") for name in ("sinceSeconds", "tailLines", "limitBytes")),
     _query("sinceTime", "string"),
 ]
+_ATTACH = [
+    _query("container", "string"),
+    *(_query(name, "boolean") for name in ("stdin", "stdout", "stderr", "tty")),
+]
+_STREAMS = {
+    "attach": _ATTACH,
+    "exec": [*_ATTACH, _query("command", "string")],
+    "portforward": [_query("ports", "integer")],
+}
 _OBJECT: Json = {"type": "object"}
 _PATCHES: Json = dict.fromkeys(PATCHES, _OBJECT) | {JSON_PATCH: {"type": "array", "items": _OBJECT}}
 _META: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _OBJECT}

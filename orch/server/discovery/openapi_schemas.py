@@ -11,15 +11,18 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from orch.wire.managed import kinds
+from orch.wire.managed.kinds import Listed
 from orch.wire.patch import merge_keys
 from orch.wire.patch.strategic_patch import Schema as Merge
 from orch.wire.records import aliases
 from orch.wire.records.fields import ANY, INT_OR_STRING, Shape, fields_beyond, shapes_of
 from orch.wire.records.kinds import Resource
-from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.records.meta import INT32, ApiObject, ObjectMeta, WireModel
 
 GVK = "x-kubernetes-group-version-kind"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
+MAP_TYPE = "x-kubernetes-map-type"
 Json = dict[str, Any]
 
 _FORMATS = {"integer": "int64", "number": "double"}
@@ -34,6 +37,8 @@ class Schemas:
 
     def of_kind(self, resource: Resource) -> Json:
         """A reference to an object of the kind."""
+        if resource.schema is not None:
+            return self._described(resource, resource.schema)
         merge = merge_keys.schema_of(resource.api_version, resource.kind)
         renamed = aliases.REVIEW_FIELDS if resource.group in aliases.OWN_BY_UPSTREAM else {}
         reference = self._record(resource.model, merge, renamed)
@@ -42,7 +47,7 @@ class Schemas:
 
     def of_list(self, resource: Resource) -> Json:
         """A reference to a list of the kind."""
-        name = f"{name_of(resource.model)}List"
+        name = f"{_name_of_kind(resource)}List"
         self.components[name] = {
             "type": "object",
             "description": f"A list of objects of the kind {resource.kind}.",
@@ -56,6 +61,18 @@ class Schemas:
             GVK: [{**gvk_of(resource), "kind": f"{resource.kind}List"}],
         }
         self.components.setdefault("io.orch.meta.ListMeta", _LIST_META)
+        return {"$ref": self._reference(name)}
+
+    def _described(self, resource: Resource, schema: Mapping[str, Any]) -> Json:
+        """A kind that has a schema already; its metadata are those of every object."""
+        fields = {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            **(schema.get("properties") or {}),
+            "metadata": {"allOf": [self._record(ObjectMeta, Merge())]},
+        }
+        name = _name_of_kind(resource)
+        self.components[name] = {**schema, "properties": fields, GVK: [gvk_of(resource)]}
         return {"$ref": self._reference(name)}
 
     def plain(self, name: str, schema: Json) -> Json:
@@ -79,12 +96,18 @@ class Schemas:
         own_to_theirs = {own: theirs for theirs, own in renamed.items()}
         properties = {}
         for name, shape in shapes_of(model).items():
-            schema = self._field(shape, merge.of(name), renamed)
+            merging = _merging(merge.of(name), kinds.list_type(model, name))
+            schema = self._field(shape, merge.of(name), renamed, merging)
+            if kinds.is_atomic(model, name):
+                schema[MAP_TYPE] = "atomic"
             properties[own_to_theirs.get(name, name)] = schema
         beyond = fields_beyond(model)
         for name in beyond or ():
-            properties.setdefault(name, self._beyond(merge.of(name)))
+            merging = _merging(merge.of(name), kinds.list_type(model, name))
+            properties.setdefault(name, self._beyond(merging))
         component: Json = {"type": "object", "properties": properties}
+        if kinds.is_atomic(model):
+            component[MAP_TYPE] = "atomic"
         required = [n for n, field in model.model_fields.items() if field.is_required()]
         if required:
             component["required"] = required
@@ -95,7 +118,9 @@ class Schemas:
             component["description"] = inspect.cleandoc(text)
         return component
 
-    def _field(self, shape: Shape, merge: Merge, renamed: Mapping[str, str]) -> Json:
+    def _field(
+        self, shape: Shape, merge: Merge, renamed: Mapping[str, str], merging: Json | None = None
+    ) -> Json:
         if shape.kind == "record" and shape.model:
             return {"allOf": [self._record(shape.model, merge, renamed)]}
         if shape.kind == "array":
@@ -104,21 +129,27 @@ class Schemas:
                 described: Json = self._record(items.model, merge, renamed)
             else:
                 described = self._field(items, Merge(), renamed)
-            return {"type": "array", "items": described, **_merging(merge)}
+            return {"type": "array", "items": described, **(merging or _ATOMIC)}
         if shape.kind == "map":
             values = self._field(shape.item or ANY, Merge(), renamed)
             return {"type": "object", "additionalProperties": values}
         return _scalar(shape)
 
-    def _beyond(self, merge: Merge) -> Json:
-        if merge.merges_lists:
-            return {"type": "array", "items": {PRESERVE: True}, **_merging(merge)}
+    def _beyond(self, merging: Json) -> Json:
+        if merging != _ATOMIC:
+            return {"type": "array", "items": {PRESERVE: True}, **merging}
         return {PRESERVE: True}
 
 
 def name_of(model: type[WireModel]) -> str:
     """The component's name: its group and the name of the record."""
     return f"io.orch.{model.__module__.rpartition('.')[2]}.{model.__name__}"
+
+
+def _name_of_kind(resource: Resource) -> str:
+    if resource.schema is None:
+        return name_of(resource.model)
+    return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
 
 
 def gvk_of(resource: Resource) -> dict[str, str]:
@@ -132,24 +163,26 @@ def _scalar(shape: Shape) -> Json:
         return {PRESERVE: True}
     schema: Json = {"type": shape.kind}
     if shape.kind in _FORMATS:
-        schema["format"] = _FORMATS[shape.kind]
+        schema["format"] = INT32 if shape.is_int32 else _FORMATS[shape.kind]
     if shape.choices:
         schema["enum"] = list(shape.choices)
     return schema
 
 
-def _merging(merge: Merge) -> Json:
-    """How a strategic merge patch merges a list."""
+_ATOMIC: Json = {"x-kubernetes-list-type": "atomic"}
+
+
+def _merging(merge: Merge, listed: Listed) -> Json:
+    """How a strategic merge patch and an apply merge a list."""
+    merging: Json = {}
     if merge.merge_key:
-        return {
-            "x-kubernetes-patch-merge-key": merge.merge_key,
-            "x-kubernetes-patch-strategy": "merge",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": [merge.merge_key],
-        }
-    if merge.merge_set:
-        return {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-list-type": "set"}
-    return {"x-kubernetes-list-type": "atomic"}
+        merging["x-kubernetes-patch-merge-key"] = merge.merge_key
+    if merge.merges_lists:
+        merging["x-kubernetes-patch-strategy"] = "merge"
+    if listed.keys:
+        keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(listed.keys)}
+        return merging | keys
+    return merging | ({"x-kubernetes-list-type": "set"} if listed.is_set else _ATOMIC)
 
 
 _LIST_META: Json = {

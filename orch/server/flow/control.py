@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Self
 
@@ -31,6 +34,28 @@ _REFUSED_AFTER_S = 0.5, 1.5  # for want of a place to wait: refusals at once wou
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
+
+
+_SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
+
+
+@asynccontextmanager
+async def aside() -> AsyncIterator[None]:
+    """Wait for something slow without the seat of the current request, which others need; the
+    several parts of a request may do so at once. ApiError 429 when it is not given back in time.
+    After a failure it is not taken again: only the answer is left.
+    """
+    seat = _SEAT.get()
+    if seat is None:
+        yield
+        return
+    seat.step_aside()
+    try:
+        yield
+    except BaseException:
+        seat.stay_aside()
+        raise
+    await seat.come_back()
 
 
 class FlowControl:
@@ -58,7 +83,9 @@ class FlowControl:
 class Seat:
     """Entering it takes a seat; ApiError 429."""
 
-    __slots__ = ("_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated")
+    __slots__ = (
+        "_aside", "_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated",
+    )  # fmt: skip
 
     def __init__(
         self, control: FlowControl, connection: Connection, caller: Caller, info: RequestInfo
@@ -70,6 +97,7 @@ class Seat:
         self._kind = _KINDS[info.verb not in _READS]
         self._seated = False
         self._held = 0  # bytes reserved for the body
+        self._aside = 0  # parts of the request that wait for something slow
 
     @property
     def is_upper(self) -> bool:
@@ -89,6 +117,7 @@ class Seat:
         except BaseException:
             level.end(connection.network)
             raise
+        _SEAT.set(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,6 +131,20 @@ class Seat:
             caller.body_bytes -= self._held
             level.body_bytes -= self._held
         level.end(self._connection.network)
+
+    def step_aside(self) -> None:
+        self._aside += 1
+        if self._seated:
+            self._leave_seat()
+
+    def stay_aside(self) -> None:
+        self._aside -= 1
+
+    async def come_back(self) -> None:
+        """The last of its parts takes the seat again; ApiError 429."""
+        self._aside -= 1
+        if not (self._aside or self._seated or self._info.is_long_running):
+            await self._take_seat()
 
     async def prepare(self, request: web.Request) -> None:
         """To be called when the request is allowed: without the seat, receive its body or leave a

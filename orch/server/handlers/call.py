@@ -39,6 +39,7 @@ from orch.server.objects.document import (
 from orch.server.objects.list_watch import Page
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
+from orch.server.objects.options import WriteKind, WriteOptions
 from orch.server.objects.selection import Selection, parse_selection
 from orch.server.request import bodies, fields, media, protobuf
 from orch.server.request.attributes import RequestInfo, is_true
@@ -56,6 +57,7 @@ _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 INFO = web.RequestKey("info", RequestInfo)
 IDENTITY = web.RequestKey("identity", Identity)
+NOTES = web.RequestKey("notes", Notes)
 
 
 class Call(NamedTuple):
@@ -81,7 +83,15 @@ class Call(NamedTuple):
             self.info.name,
             self.info.subresource,
             self.notes,
+            self.info.alias,
         )
+
+    def write_options(
+        self, kind: WriteKind = "CreateOptions", *, applies: bool = False
+    ) -> WriteOptions:
+        """As the query has them; ApiError 422."""
+        agent = self.request.headers.get("User-Agent", "")
+        return options.parse_write_options(self.request.query, kind, agent, applies=applies)
 
     async def take_advice(self) -> None:
         """Add the warnings of admission that take longer."""
@@ -98,6 +108,7 @@ class Call(NamedTuple):
         """
         return Rendering(
             self.strategy.resource,
+            self.strategy.layout,
             media.negotiate(self.request.headers.get("Accept", "")),
             now,
             render.parse_include_object(self.request.query.get("includeObject", "")),
@@ -121,7 +132,9 @@ class Call(NamedTuple):
             return self.answer_object(rendering, stored)
         pieces = partial(served_parts, stored, stored.revision)
         body = LazyBody(pieces, served_size(stored), hold)
-        return web.Response(body=body, headers=rendering.representation.headers())
+        return self._with_warnings(
+            web.Response(body=body, headers=rendering.representation.headers())
+        )
 
     def answer_list(self, rendering: Rendering, page: Page, hold: Hold) -> web.Response:
         """A large list is made while it is sent, and never indented."""
@@ -130,7 +143,9 @@ class Call(NamedTuple):
         pieces = partial(render.list_pieces, rendering, page)
         size = render.list_size(rendering, page)
         body = LazyBody(pieces, size, hold, costly=not rendering.is_stored)
-        return web.Response(body=body, headers=rendering.representation.headers())
+        return self._with_warnings(
+            web.Response(body=body, headers=rendering.representation.headers())
+        )
 
     def answer(
         self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
@@ -139,6 +154,9 @@ class Call(NamedTuple):
         if _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers())
+        return self._with_warnings(response, warnings)
+
+    def _with_warnings(self, response: web.Response, warnings: Sequence[str] = ()) -> web.Response:
         for header in warning_headers((*warnings, *self.notes.warnings)):
             response.headers.add("Warning", header)
         return response
@@ -146,11 +164,11 @@ class Call(NamedTuple):
 
 async def read_document(call: Call) -> Document:
     """The object in the body, of any kind."""
-    body, content_type = await _received(call)
+    body, content_type = await received(call)
     return await turns.compute(partial(_decoded, call, content_type, body))
 
 
-async def _received(call: Call) -> tuple[bytes, str]:
+async def received(call: Call) -> tuple[bytes, str]:
     """The body and its content type, never YAML; weighed."""
     body = await httpd.read_body(call.request)
     owner = httpd.connection_of(call.request).owner
@@ -166,22 +184,22 @@ def _decoded(call: Call, content_type: str, body: bytes) -> Document:
     return aliases.to_own(document) if call.info.alias else document
 
 
-async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
+async def read_object(call: Call, wanted: WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about fields that its kind does not have."""
-    body, content_type = await _received(call)
+    body, content_type = await received(call)
     decoded = partial(_decoded, call, content_type, body)
     return await turns.compute(partial(_checked_object, call, wanted, body, decoded))
 
 
 def _checked_object(
-    call: Call, wanted: options.WriteOptions, body: bytes, decoded: Callable[[], Document]
+    call: Call, wanted: WriteOptions, body: bytes, decoded: Callable[[], Document]
 ) -> tuple[Document, list[str]]:
     document = decoded()
     warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
         return document, warnings
     resource = call.strategy.resource
-    problems = fields.unknown_fields(resource.kind, document)
+    problems = _unknown_fields(call.strategy, document)
     if wanted.field_validation:  # finding duplicates parses the body again: only on request
         problems += fields.duplicate_fields(body)
     if problems and wanted.field_validation == "Strict":
@@ -192,8 +210,14 @@ def _checked_object(
     return document, problems + warnings
 
 
+def _unknown_fields(strategy: Strategy, document: Document) -> list[str]:
+    if strategy.unknown_fields is not None:
+        return strategy.unknown_fields(document)
+    return fields.unknown_fields(fields.name_of(strategy.resource), document)
+
+
 def checked_patch(
-    call: Call, wanted: options.WriteOptions, change: Transform, body: bytes, warnings: list[str]
+    call: Call, wanted: WriteOptions, change: Transform, body: bytes, warnings: list[str]
 ) -> Transform:
     """The change, which also checks for unknown fields that it adds.
 
@@ -207,7 +231,9 @@ def checked_patch(
         warnings[:] = drop_double_owners(changed)
         if wanted.field_validation == "Ignore":
             return changed
-        problems = fields.added_unknown_fields(resource.kind, current, changed) + duplicates
+        known = set(_unknown_fields(call.strategy, current))  # stored by another release
+        added = [text for text in _unknown_fields(call.strategy, changed) if text not in known]
+        problems = added + duplicates
         if problems and wanted.field_validation == "Strict":
             text = f"strict decoding error: {', '.join(problems)}"
             cause = Cause("FieldValueInvalid", f"Invalid value: {text}", "patch")
@@ -220,7 +246,7 @@ def checked_patch(
 
 async def read_delete_options(call: Call) -> options.DeleteOptions:
     """From body and query; clients send the body without its kind."""
-    body, content_type = await _received(call)
+    body, content_type = await received(call)
     record = bodies.decode_object(body, content_type) if body else {}
     if record.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, get_args
 import orjson
 
 from orch.component.http.sliced_response import SLICE_BYTES, Piece
-from orch.server.objects.document import Document, dumps, served, served_parts, served_size
+from orch.server.objects.document import (
+    Document,
+    dumps,
+    served,
+    served_parts,
+    served_size,
+    shown_in_version,
+)
 from orch.server.objects.list_watch import Event, Page
 from orch.server.request.aliases import shown_as
 from orch.server.request.media import META_GROUP, Form, Representation
@@ -21,6 +28,7 @@ from orch.server.storage.base import Stored
 from orch.wire.errors import bad_request
 from orch.wire.records.kinds import Resource
 from orch.wire.tables import tables
+from orch.wire.tables.layout import Layout
 from orch.wire.tables.tables import IncludeObject
 
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
@@ -31,6 +39,7 @@ class Rendering(NamedTuple):
     """How one request's objects are shown."""
 
     resource: Resource
+    layout: Layout
     representation: Representation
     now: datetime
     include_object: IncludeObject = "Metadata"
@@ -48,7 +57,7 @@ class Rendering(NamedTuple):
     @property
     def is_stored(self) -> bool:
         """Whether objects are shown as they are stored."""
-        return self.is_plain and not self.alias
+        return self.is_plain and not (self.alias or self.resource.is_converted)
 
 
 def parse_include_object(text: str) -> IncludeObject:
@@ -74,6 +83,8 @@ def render_object(rendering: Rendering, stored: Stored, revision: int | None = N
 
 def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
     body = served(stored, revision) if stored.revision else stored.data
+    if rendering.resource.is_converted:
+        body = shown_in_version(rendering.resource, body)
     return shown_as(rendering.alias, body) if rendering.alias else body
 
 
@@ -205,7 +216,7 @@ def _table(
     with_columns: bool = True,
 ) -> dict[str, Any]:
     table = tables.table_of(
-        rendering.resource.kind,
+        rendering.layout,
         documents,
         rendering.now,
         include_object=rendering.include_object,

@@ -20,6 +20,7 @@ from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
     INFO,
+    NOTES,
     Call,
     checked_patch,
     deleted_status,
@@ -27,10 +28,12 @@ from orch.server.handlers.call import (
     read_delete_options,
     read_document,
     read_object,
+    received,
     success_status,
 )
 from orch.server.handlers.watch_stream import WatchRequest
 from orch.server.objects import (
+    apply,
     create,
     delete,
     list_watch,
@@ -54,7 +57,6 @@ from orch.server.storage.base import (
     StorageUnavailable,
     Stored,
 )
-from orch.server.strategy.table import find_strategy
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.records import aliases
 from orch.wire.records.kinds import LEASES, Resource
@@ -97,7 +99,7 @@ Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 class ResourceHandlers:
     """The verbs of every kind; `connectors` handle subresources that are not objects; `deleted`
-    is called after every deletion.
+    is called after every deletion. `parts` handle a subresource of any kind, by verb.
     """
 
     def __init__(
@@ -105,11 +107,12 @@ class ResourceHandlers:
         backend: Backend,
         connectors: Mapping[tuple[str, str], Handler],
         deleted: Callable[[], None],
+        parts: Mapping[tuple[str, str], Handler] | None = None,
     ) -> None:
         self._backend = backend
         self._deleted = deleted
         self._watches = watch_stream.Shared()
-        self._connectors = connectors  # (plural, subresource) → handler
+        self._connectors = connectors  # (qualified name, subresource) → handler
         self._verbs: dict[tuple[str, str], Handler] = {
             ("get", ""): self._get,
             ("list", ""): self._list,
@@ -123,16 +126,17 @@ class ResourceHandlers:
             ("create", "binding"): partial(self._act_on_pod, pod_subresources.bind),
             ("create", "eviction"): partial(self._act_on_pod, pod_subresources.evict),
         }
-        for part in ("status", "ephemeralcontainers"):
+        for part in ("status", "approval", "ephemeralcontainers", "resize"):
             self._verbs |= {(verb, part): self._verbs[verb, ""] for verb in _PART_VERBS}
+        self._verbs |= parts or {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """ApiError for refused requests; 404 in plain text for paths that are not served."""
         info = request[INFO]
-        handler = self._handler(info)
-        strategy = find_strategy(info.group, info.version, info.resource)
+        strategy = self._backend.kinds.find(info.group, info.version, info.resource)
         if strategy is None or not attributes.is_served(strategy.resource, info):
             raise web.HTTPNotFound
+        handler = self._handler(strategy.resource, info)
         if handler is None or not attributes.fits(strategy.resource, info):
             allowed = self._methods(request.rel_url.raw_path, strategy.resource)
             raise web.HTTPMethodNotAllowed(request.method, allowed)
@@ -142,13 +146,16 @@ class ResourceHandlers:
             rules = strategy.parts.get(info.subresource, strategy)
             trail = request.get(TRAIL)
             notes = Notes() if trail is None else Notes(annotations=trail.annotations)
+            request[NOTES] = notes
+            if strategy.deprecation:
+                notes.warnings.append(strategy.deprecation)
             response = await handler(Call(request, info, request[IDENTITY], rules, notes))
         except StorageFailed as error:
             raise refusal_for(error) from error
         return await finished(request, response)
 
-    def _handler(self, info: RequestInfo) -> Handler | None:
-        connector = self._connectors.get((info.resource, info.subresource))
+    def _handler(self, resource: Resource, info: RequestInfo) -> Handler | None:
+        connector = self._connectors.get((resource.qualified, info.subresource))
         return connector or self._verbs.get((info.verb, info.subresource))
 
     def _methods(self, raw_path: str, resource: Resource) -> list[str]:
@@ -157,7 +164,7 @@ class ResourceHandlers:
         return [
             method
             for method, info in asked
-            if self._handler(info) and attributes.fits(resource, info)
+            if self._handler(resource, info) and attributes.fits(resource, info)
         ]
 
     async def _get(self, call: Call) -> web.Response:
@@ -202,7 +209,7 @@ class ResourceHandlers:
         return await watch_stream.stream(call.request, wanted, opened, self._watches)
 
     async def _create(self, call: Call) -> web.Response:
-        wanted = options.parse_write_options(call.request.query)
+        wanted = call.write_options()
         document, warnings = await read_object(call, wanted)
         target = call.target()
         rendering = call.rendering(self._backend.now())
@@ -211,11 +218,11 @@ class ResourceHandlers:
 
     async def _update(self, call: Call) -> web.Response:
         rendering = call.rendering(self._backend.now())
-        if call.info.resource == LEASES.plural and not (call.request.query or call.info.alias):
+        if call.strategy.resource is LEASES and not (call.request.query or call.info.alias):
             stored = await self._renew(call)
             if stored is not None:
                 return call.answer_object(rendering, stored)
-        wanted = options.parse_write_options(call.request.query, "UpdateOptions")
+        wanted = call.write_options("UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
         await call.take_advice()
@@ -235,6 +242,8 @@ class ResourceHandlers:
         if found is None:
             return None
         new, old = found
+        if self._backend.concerns_webhooks(target, "UPDATE"):
+            return None
         self._backend.admit(target, new, old)
         try:
             return await self._backend.storage.update(before.key, encode(new), before.revision)
@@ -244,10 +253,14 @@ class ResourceHandlers:
     async def _patch(self, call: Call) -> web.Response:
         target = call.target()
         kind = media.parse_media(call.content_type).type
+        if kind == media.APPLY_PATCH:
+            return await self._apply(call)
         body = await httpd.read_body(call.request)
         turns.weigh(body, httpd.connection_of(call.request).owner)
+        if kind == media.STRATEGIC_PATCH and not target.strategy.is_patched_by_keys:
+            raise media.unknown_format(m for m in media.PATCHES if m != kind)
         change = modify.change_of(target.strategy.resource, kind, body)
-        wanted = options.parse_write_options(call.request.query, "PatchOptions")
+        wanted = call.write_options("PatchOptions")
         if call.info.alias:
             change = aliases.through(change)
         warnings: list[str] = []
@@ -256,6 +269,20 @@ class ResourceHandlers:
         stored = await modify.modify(self._backend, target, change, wanted)
         await call.take_advice()
         return call.answer_object(rendering, stored, warnings=warnings)
+
+    async def _apply(self, call: Call) -> web.Response:
+        target = call.target()
+        wanted = call.write_options("PatchOptions", applies=True)
+        rendering = call.rendering(self._backend.now())
+        body, _ = await received(call)
+        read = partial(apply.configuration, target, body, call.info.alias)
+        change = apply.change_of(self._backend, target, wanted, await turns.compute(read))
+        warnings: list[str] = []
+        change = checked_patch(call, wanted, change, body, warnings)
+        stored, created = await apply.apply(self._backend, target, change, wanted)
+        await call.take_advice()
+        status = 201 if created else 200
+        return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:
         rendering = call.rendering(self._backend.now())
@@ -278,7 +305,7 @@ class ResourceHandlers:
         return call.answer(rendering, success_status())
 
     async def _act_on_pod(self, action: Callable[..., Awaitable[None]], call: Call) -> web.Response:
-        wanted = options.parse_write_options(call.request.query)
+        wanted = call.write_options()
         document = await read_document(call)
         rendering = call.rendering(self._backend.now())
         await action(self._backend, call.target(), document, dry_run=wanted.dry_run)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from orch.component.process.clock import Now
 from orch.server import turns
+from orch.server.asking import Unanswered, answered
 from orch.server.authz.authorizer import Authorizer
 from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
@@ -66,16 +67,16 @@ class Reviews:
     now: Now
 
     def handlers(self) -> Mapping[tuple[str, str], Handler]:
-        """By plural and subresource."""
+        """By qualified name and subresource."""
         handlers: Mapping[str, Answer] = {
-            SUBJECT_ACCESS_REVIEWS.plural: self._access,
-            LOCAL_ACCESS_REVIEWS.plural: self._access,
-            SELF_ACCESS_REVIEWS.plural: self._access,
-            SELF_RULES_REVIEWS.plural: self._self_rules,
-            TOKEN_REVIEWS.plural: self._token,
-            SELF_REVIEWS.plural: self._self,
+            SUBJECT_ACCESS_REVIEWS.qualified: self._access,
+            LOCAL_ACCESS_REVIEWS.qualified: self._access,
+            SELF_ACCESS_REVIEWS.qualified: self._access,
+            SELF_RULES_REVIEWS.qualified: self._self_rules,
+            TOKEN_REVIEWS.qualified: self._token,
+            SELF_REVIEWS.qualified: self._self,
         }
-        return {(plural, ""): self._answering(handle) for plural, handle in handlers.items()}
+        return {(name, ""): self._answering(handle) for name, handle in handlers.items()}
 
     def _answering(self, handle: Answer) -> Handler:
         """Read the review, fill in its status, send it back."""
@@ -115,7 +116,10 @@ class Reviews:
             known_as = aliases.names_of_namespace(name) if call.info.alias else (name,)
             found += review_checks.local_causes(spec, known_as)
         _require(call, found)
-        return self._status(identity, spec)
+        try:
+            return self._status(identity, spec)
+        except Unanswered as missing:
+            return await answered(partial(self._status, identity, spec), missing)
 
     async def _self_rules(
         self, call: Call, document: Document, review: SelfSubjectRulesReview
@@ -149,6 +153,8 @@ class Reviews:
         info, note = review_checks.request_of(spec)
         decision = self.authorizer.decide(identity, info)
         status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.denied:
+            status["denied"] = True
         if decision.reason:
             status["reason"] = decision.reason
         if note:

@@ -11,12 +11,14 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from orch.server.authn.tokens import Bound
+from orch.server.authz.authorizer import Authorizer
 from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Document, decode, key_of
-from orch.wire import causes, errors, times
-from orch.wire.errors import Cause, bad_request, invalid
+from orch.server.objects.document import Attempt, Document, decode, key_of
+from orch.server.request.attributes import RequestInfo
+from orch.wire import causes, errors, raw, times
+from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.names import AUTHENTICATION_GROUP
 from orch.wire.records.authentication import TokenRequest, TokenRequestSpec, node_name_of
 from orch.wire.records.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
@@ -24,6 +26,7 @@ from orch.wire.records.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Reso
 if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens
 
+AUDIENCE_VERB = "request-serviceaccounts-token-audience"
 DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
 # The second is compiled into clients of the reference; answered under the name they use.
 _API_VERSIONS = (f"{AUTHENTICATION_GROUP}/v1", "authentication.k8s.io/v1")
@@ -34,8 +37,13 @@ class TokenRequests:
     """`handle` is the connector of the subresource."""
 
     def __init__(
-        self, backend: Backend, tokens: AccountTokens | None, audiences: tuple[str, ...]
+        self,
+        backend: Backend,
+        tokens: AccountTokens | None,
+        audiences: tuple[str, ...],
+        authorizer: Authorizer,
     ) -> None:
+        self._authorizer = authorizer
         self._backend = backend
         self._tokens = tokens
         self._audiences = audiences
@@ -46,14 +54,16 @@ class TokenRequests:
             raise web.HTTPMethodNotAllowed(call.request.method, ("POST",))
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
-        request = _fitted(document, call)
-        found = tuple(_causes(request.spec))
-        if found:
-            raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
+        request = _checked(document, call)
+        kind = (document["apiVersion"], "TokenRequest")
+        attempt = Attempt("CREATE", document, dry_run=wanted.dry_run, kind=kind)
+        asked = await self._backend.ask_webhooks(call.target(), attempt)
+        if asked is not None and asked is not document:
+            document, request = asked, _checked(asked, call)
         account = decode(self._backend.find(call.target()))
         _complete(document["metadata"], account["metadata"], self._backend.now())
         bound = self._bound(account, request.spec, call.info.namespace)
-        _restrict(call, bound, request.spec)
+        self._restrict(call, bound, request.spec)
         if self._tokens is None or not self._tokens.can_sign:
             raise errors.service_unavailable(
                 "no tokens are issued: the server runs without --service-account-signing-key-file"
@@ -120,6 +130,66 @@ class TokenRequests:
         if stored is not None:
             yield "node", node, decode(stored)["metadata"]["uid"]
 
+    def _restrict(self, call: Call, bound: Bound, spec: TokenRequestSpec) -> None:
+        """ApiError 403 when a node asks for a token that is not of its own pod, named with its uid,
+        or for another audience than a volume of the pod, unless it has the right to that.
+        """
+        node = node_name_of(call.identity)
+        if node is None:
+            return
+        kinds = {kind: name for kind, name, _ in bound.objects}
+        reference = spec.boundObjectRef
+        if "pod" not in kinds or kinds.get("node") != node or not (reference and reference.uid):
+            raise _not_for_node(
+                call,
+                f'node "{node}" may only ask for tokens bound to a pod that is bound to it, with '
+                "the uid of the pod",
+            )
+        stored = self._backend.storage.get(key_of(PODS, call.info.namespace, kinds["pod"]))
+        shown = _audiences_of(decode(stored)) if stored is not None else set()
+        for audience in spec.audiences or ("",):
+            if audience not in shown and not self._may_ask(call, audience):
+                why = f"audience {audience!r} not found in pod spec volume"
+                raise _not_for_node(call, f'{why}, node "{node}" may not ask for it')
+
+    def _may_ask(self, call: Call, audience: str) -> bool:
+        """As the reference: by a rule whose resource is the audience, for this account."""
+        asked = RequestInfo(
+            verb=AUDIENCE_VERB,
+            path="",
+            is_resource=True,
+            namespace=call.info.namespace,
+            resource=audience,
+            name=call.info.name,
+        )
+        return bool(audience) and self._authorizer.decide(call.identity, asked).allowed
+
+
+def _not_for_node(call: Call, why: str) -> ApiError:
+    return errors.forbidden(
+        f'serviceaccounts "{call.info.name}" is forbidden: {why}',
+        name=call.info.name,
+        kind=SERVICE_ACCOUNTS.plural,
+    )
+
+
+def _audiences_of(pod: Document) -> set[str]:
+    """Those that its volumes want tokens for; "" for this server."""
+    return {
+        raw.text(source, "serviceAccountToken", "audience")
+        for volume in raw.records(pod, "spec", "volumes")
+        for source in raw.records(volume, "projected", "sources")
+        if source.get("serviceAccountToken") is not None
+    }
+
+
+def _checked(document: Document, call: Call) -> TokenRequest:
+    """ApiError 400, 422."""
+    request = _fitted(document, call)
+    if found := tuple(_causes(request.spec)):
+        raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
+    return request
+
 
 def _fitted(document: Document, call: Call) -> TokenRequest:
     """ApiError 400 unless it is a TokenRequest for this account."""
@@ -143,22 +213,6 @@ def _complete(sent: Document, account: Document, now: datetime) -> None:
             f" account ({account['uid']})",
         )
     sent |= {"uid": account["uid"], "creationTimestamp": times.format_time(now)}
-
-
-def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:
-    """ApiError 403 when a node asks for a token that is not of its own pod, named with its uid."""
-    node = node_name_of(call.identity)
-    if node is None:
-        return
-    kinds = {kind: name for kind, name, _ in bound.objects}
-    reference = spec.boundObjectRef
-    if "pod" not in kinds or kinds.get("node") != node or not (reference and reference.uid):
-        raise errors.forbidden(
-            f'serviceaccounts "{call.info.name}" is forbidden: node "{node}" may only ask for'
-            " tokens bound to a pod that is bound to it, with the uid of the pod",
-            name=call.info.name,
-            kind=SERVICE_ACCOUNTS.plural,
-        )
 
 
 def _causes(spec: TokenRequestSpec) -> Iterator[Cause]:

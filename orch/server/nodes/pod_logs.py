@@ -1,20 +1,24 @@
 """`pods/{pod}/log`: a container's log, fetched from the agent of the pod's node and relayed.
 
 The options are checked here, so that a mistake gets the same answer wherever the pod runs; the log
-itself is streamed unchanged. A refusal by the agent becomes a Status.
+itself is streamed unchanged, as the body or, for browsers, as the messages of a WebSocket. A
+refusal by the agent becomes a Status.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 
 from orch.client import answers
 from orch.component.http.connection import allow_pauses
+from orch.component.process import loops
+from orch.component.streams import websocket
 from orch.server.handlers.call import Call
 from orch.server.nodes.proxy import NodeProxy, relay
 from orch.server.objects.backend import Backend
@@ -29,6 +33,7 @@ from orch.wire.times import is_time
 _BOOLEANS = ("follow", "previous", "timestamps")
 _NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
 _TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+_SUB_PROTOCOLS = ("", "binary.k8s.io", "base64.binary.k8s.io")
 _REASONS = {400: "BadRequest", 404: "NotFound"}
 _REFUSAL_MAX_BYTES = 64 * 1024
 _REFUSAL_WITHIN_S = 10.0
@@ -56,8 +61,33 @@ class PodLogs:
         async with await self._proxy.ask(node, path) as upstream:
             if upstream.status != 200:
                 raise await _refusal(upstream)
+            if call.request.headers.get("Upgrade", "").lower() == "websocket":
+                return await _send_messages(call.request, upstream)
             allow_pauses(call.request)
             return await relay(call.request, upstream, _TEXT)
+
+
+async def _send_messages(
+    request: web.Request, upstream: aiohttp.ClientResponse
+) -> web.StreamResponse:
+    """The log as messages, until it ends or the client leaves."""
+    socket = await websocket.accept(request, _SUB_PROTOCOLS, most_bytes=websocket.LITTLE_BYTES)
+    as_text = socket.protocol.startswith("base64")
+
+    async def send() -> None:
+        while chunk := await upstream.content.readany():
+            await socket.send(base64.b64encode(chunk) if as_text else chunk, is_text=as_text)
+
+    async def wait_gone() -> None:
+        while await socket.receive() is not None:
+            """Whatever a client sends here means nothing."""
+
+    try:
+        await loops.first(send(), wait_gone(), name="send a log")
+        await socket.close()
+    except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+        await socket.close(WSCloseCode.INTERNAL_ERROR, f"the log broke off: {error}")
+    return socket.response
 
 
 def log_query(pod: str, query: Mapping[str, str]) -> str:
@@ -111,7 +141,7 @@ async def _refusal(upstream: aiohttp.ClientResponse) -> ApiError:
     try:
         async with asyncio.timeout(_REFUSAL_WITHIN_S):
             body = await answers.beginning(upstream, _REFUSAL_MAX_BYTES)
-    except (aiohttp.ClientError, TimeoutError):
+    except (aiohttp.ClientError, answers.TransportError, TimeoutError):
         body = b""
     text = body.decode(errors="replace").strip() or f"the node's agent answered {upstream.status}"
     if upstream.status in _REASONS:

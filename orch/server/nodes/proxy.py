@@ -2,8 +2,8 @@
 
 The agent is reached over TLS and must prove its identity: its certificate comes from the agents' CA
 and names the node. The server shows its own client certificate, renewed as the files change; the
-caller's credentials go no further. Redirects are relayed, never followed; upgrades are refused, and
-so is an agent's answer that upgrades unasked.
+caller's credentials go no further. Redirects are relayed, never followed; an agent's answer that
+upgrades unasked is refused, and `agent_streams` carries upgrades that were asked for.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from orch.component import tls
 from orch.component.http import tcp
 from orch.component.http.connection import Connection
 from orch.component.process.daemon import SetupError
+from orch.component.streams.upstream import Destination
 from orch.component.tls import Renewable, TlsFiles, TlsRenewal
 from orch.server.controllers.namespaces import SELF
 from orch.server.handlers.call import Call
 from orch.server.nodes import address as nodes_address
 from orch.server.nodes.address import AgentEndpoint, ProxyId
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import ObjectTarget, decode
+from orch.server.objects.document import Attempt, ObjectTarget, decode
 from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
+from orch.wire.names import CORE_VERSION
 
 CONNECT_TIMEOUT_S = 10.0
 HEADERS_TIMEOUT_S = 300.0  # a checkpoint may take long before its answer begins
@@ -66,20 +68,25 @@ class NodeProxy:
     async def handle(self, call: Call) -> web.StreamResponse:
         """ApiError 400, 404, 503; the agent's answer is relayed unchanged."""
         request, info = call.request, call.info
-        _refuse_unsupported(request)
-        wanted, path = _parse(info.name, info.rest)
+        wanted, path = parse(call)
         endpoint = self._endpoint(wanted)
         if not info.rest and request.method in ("GET", "HEAD"):
             return _to_trailing_slash(request)
+        await self.ask_webhooks(call, path)
         with _only_for_client(request):
-            query = request.rel_url.raw_query_string
-            path += f"?{query}" if query else ""
             body = request.content if request.body_exists else None
             headers = _forwarded_headers(request)
             async with await self._request(
                 request.method, wanted, endpoint, path, data=body, headers=headers
             ) as upstream:
                 return await relay(request, upstream)
+
+    async def ask_webhooks(self, call: Call, path: str) -> None:
+        """Whether the path may be asked for; ApiError of a refusal."""
+        asked = path.partition("?")[0]
+        options = {"kind": "NodeProxyOptions", "apiVersion": CORE_VERSION, "path": asked}
+        attempt = Attempt("CONNECT", options, kind=(CORE_VERSION, "NodeProxyOptions"))
+        await self.backend.ask_webhooks(call.target(), attempt)
 
     async def ask(self, node: str, path: str) -> aiohttp.ClientResponse:
         """GET a path (with its query) of a node's agent, for the server itself.
@@ -88,6 +95,14 @@ class NodeProxy:
         """
         wanted = ProxyId(node)
         return await self._request("GET", wanted, self._endpoint(wanted), path)
+
+    async def destination(self, node: ProxyId) -> Destination:
+        """Where and how to dial a node's agent; ApiError 400, 404, 503."""
+        endpoint = self._endpoint(node)
+        address = await self._resolve(endpoint)
+        if endpoint.scheme != "https":
+            return Destination(address, endpoint.port)
+        return Destination(address, endpoint.port, self._require_tls(), node.name)
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
         """Use the context for new connections; running answers continue."""
@@ -114,11 +129,7 @@ class NodeProxy:
         address = await self._resolve(endpoint)
         host = f"[{address}]" if ":" in address else address
         secure = endpoint.scheme == "https"
-        if secure and self.tls is None:
-            raise service_unavailable(
-                "error trying to reach service: this server has no CA to verify node agents with;"
-                " start it with --nodeagent-certificate-authority"
-            )
+        verified = self._require_tls() if secure else True
         limit = asyncio.timeout(HEADERS_TIMEOUT_S)
         try:
             async with limit:
@@ -127,7 +138,7 @@ class NodeProxy:
                     URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
                     skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
                     allow_redirects=False,
-                    ssl=self.tls if secure and self.tls is not None else True,
+                    ssl=verified,
                     server_hostname=wanted.name if secure else None,
                     **sent,
                 )
@@ -140,6 +151,14 @@ class NodeProxy:
             answer.close()
             raise _unreachable(wanted, ValueError(f"it answered {answer.status} without need"))
         return answer
+
+    def _require_tls(self) -> ssl.SSLContext:
+        if self.tls is None:
+            raise service_unavailable(
+                "error trying to reach service: this server has no CA to verify node agents with;"
+                " start it with --nodeagent-certificate-authority"
+            )
+        return self.tls
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
         """An allowed address; resolved here, so that exactly the checked address is called."""
@@ -182,19 +201,16 @@ class NodeProxy:
         return self._session
 
 
-def _parse(text: str, rest: str) -> tuple[ProxyId, str]:
-    """The node, and the path at its agent."""
+def parse(call: Call) -> tuple[ProxyId, str]:
+    """The node, and the path at its agent with its query; ApiError 400."""
+    query = call.request.rel_url.raw_query_string
+    if "dryRun" in call.request.query:
+        raise bad_request("the dryRun option is not supported by the proxy")
     try:
-        return nodes_address.parse_id(text), nodes_address.agent_path(rest)
+        path = nodes_address.agent_path(call.info.rest)
+        return nodes_address.parse_id(call.info.name), path + (f"?{query}" if query else "")
     except ValueError as error:
         raise bad_request(f"invalid node request: {error}") from None
-
-
-def _refuse_unsupported(request: web.Request) -> None:
-    if "dryRun" in request.query:
-        raise bad_request("the dryRun option is not supported by the proxy")
-    if "Upgrade" in request.headers:
-        raise bad_request("upgraded connections are not proxied to nodes")
 
 
 @contextlib.contextmanager

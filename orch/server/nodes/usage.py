@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orch.wire import times
-from orch.wire.records.usage import API_VERSION
 
 NODE = ("", "", "")  # the place of the node itself
 Place = tuple[str, str, str]  # namespace, pod, container
@@ -131,28 +130,36 @@ def usages(before: Reading, now: Reading) -> dict[Place, Usage]:
     return found
 
 
-def node_record(node: Mapping[str, Any], usage: Usage, now: datetime) -> dict[str, Any]:
+def node_record(
+    api_version: str, node: Mapping[str, Any], usage: Usage, now: datetime
+) -> dict[str, Any]:
     """A NodeMetrics record."""
-    return {**_head("NodeMetrics", node, usage, now), "usage": usage.amounts()}
+    head = _head((api_version, "NodeMetrics"), node, usage, now)
+    return {**head, "usage": usage.amounts()}
 
 
 def pod_record(
-    pod: Mapping[str, Any], by_container: Mapping[str, Usage], now: datetime
+    api_version: str, pod: Mapping[str, Any], by_container: Mapping[str, Usage], now: datetime
 ) -> dict[str, Any] | None:
     """A PodMetrics record; None without the usage of any container."""
     if not by_container:
         return None
     latest = max(by_container.values(), key=lambda usage: usage.at_ms)
     containers = [{"name": name, "usage": u.amounts()} for name, u in sorted(by_container.items())]
-    return {**_head("PodMetrics", pod, latest, now), "containers": containers}
+    head = _head((api_version, "PodMetrics"), pod, latest, now)
+    return {**head, "containers": containers}
 
 
-def _head(kind: str, of: Mapping[str, Any], usage: Usage, now: datetime) -> dict[str, Any]:
+def _head(
+    named: tuple[str, str], of: Mapping[str, Any], usage: Usage, now: datetime
+) -> dict[str, Any]:
+    """`named`: apiVersion and kind."""
+    api_version, kind = named
     sent = of["metadata"]
     metadata = {name: sent[name] for name in ("name", "namespace", "labels") if sent.get(name)}
     return {
         "kind": kind,
-        "apiVersion": API_VERSION,
+        "apiVersion": api_version,
         "metadata": {**metadata, "creationTimestamp": times.format_time(now)},
         "timestamp": times.format_time(datetime.fromtimestamp(usage.at_ms / 1000, UTC)),
         "window": f"{usage.window_s:.3f}s",

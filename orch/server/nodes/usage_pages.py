@@ -1,4 +1,5 @@
-"""`metrics.k8s.io`: agents are asked for usage every 15 s, and the results are served.
+"""`metrics.k8s.io`: agents are asked for usage every 15 s, and the results are served, as v1 and
+v1beta1.
 
 An agent that does not answer in time, or with no page of usage, loses its numbers, is asked last,
 and more and more rarely: it takes nothing from the others.
@@ -38,7 +39,7 @@ from orch.server.strategy import nodes, pods
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError, not_found
 from orch.wire.records.kinds import NODES
-from orch.wire.records.usage import API_VERSION, GROUP, VERSION
+from orch.wire.records.usage import API_VERSIONS, GROUP
 from orch.wire.tables import tables
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,6 @@ INTERVAL_S = 15.0
 _TIMEOUT_S = 5.0
 _AT_ONCE = 8
 _LONGEST_PAUSE_S = 120.0
-_ROOT = f"/apis/{GROUP}/{VERSION}"
 
 
 @dataclass(slots=True)
@@ -118,7 +118,11 @@ class UsagePages:
             "namespaces/{ns}/pods",
             "namespaces/{ns}/pods/{name}",
         )
-        return [web.get(f"{_ROOT}/{path}", self._handle) for path in paths]
+        return [
+            web.get(f"/apis/{version}/{path}", self._handle)
+            for version in API_VERSIONS
+            for path in paths
+        ]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         info = request[INFO]
@@ -126,7 +130,8 @@ class UsagePages:
             raise web.HTTPMethodNotAllowed(request.method, ("GET",))
         kind, strategy = _KINDS[info.resource]
         selected = await self._selected(strategy, info)
-        found = [self._record(decode(stored)) async for stored in turns.in_turns(selected)]
+        version = f"{GROUP}/{info.version}"
+        found = [self._record(version, decode(stored)) async for stored in turns.in_turns(selected)]
         records = [record for record in found if record]
         if info.verb == "get" and not records:
             raise not_found(info.resource, info.name, GROUP)
@@ -142,7 +147,7 @@ class UsagePages:
         elif info.verb == "list":
             body = {
                 "kind": f"{kind}List",
-                "apiVersion": API_VERSION,
+                "apiVersion": version,
                 "metadata": {},
                 "items": records,
             }
@@ -157,16 +162,16 @@ class UsagePages:
         page = await list_watch.list_objects(self._backend, selection, info.namespace, everything)
         return page.items
 
-    def _record(self, document: Document) -> dict[str, Any] | None:
+    def _record(self, version: str, document: Document) -> dict[str, Any] | None:
         name, now = document["metadata"]["name"], self._backend.now()
         if document["kind"] == NODES.kind:
             used = self._known(name).get(NODE)
-            return usage.node_record(document, used, now) if used else None
+            return usage.node_record(version, document, used, now) if used else None
         known = self._known(pods.node_of(document))
         namespace = document["metadata"]["namespace"]
         named = [c["name"] for c in (document.get("spec") or {}).get("containers") or ()]
         found = {c: known[namespace, name, c] for c in named if (namespace, name, c) in known}
-        return usage.pod_record(document, found, now)
+        return usage.pod_record(version, document, found, now)
 
     def _known(self, node: str) -> Mapping[usage.Place, Usage]:
         agent = self._agents.get(node)

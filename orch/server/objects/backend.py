@@ -10,16 +10,28 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
-from orch.server.objects.document import Admission, Document, ObjectTarget
+from orch.server.asking import Unanswered, answered
+from orch.server.objects.document import (
+    Admission,
+    Attempt,
+    Document,
+    ObjectTarget,
+    Settle,
+    Webhooks,
+)
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored, Write
+from orch.server.strategy.table import ServedKinds
 
 # No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 TRIES = 16  # each lost to another writer; then the client has to retry
+
+OTHERS = ""  # kinds that admission does not name
 
 Result = TypeVar("Result")
 
@@ -51,25 +63,66 @@ async def charge_nothing(*_write: object) -> AsyncIterator[Sequence[Write]]:
     yield ()
 
 
+async def prepare_nothing(*_creation: object) -> None:
+    """Creations need nothing."""
+
+
+async def settled(document: Document) -> Document:
+    """It fits as it is."""
+    return document
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`admission` are the steps of creations and changes, in order, by the plural of their kind;
-    `admit_deletion` judges deletions, by the very state that is deleted. `charge` comes last,
-    because it judges the data.
+    """`kinds` are served. `before_creation` may make what a new object needs, but in a dry run.
+    `admission` are the steps of creations and changes, in order, by the qualified name of their
+    kind, or those of OTHERS; `admit_deletion` judges deletions, by the very state that is deleted.
+    `charge` comes last, because it judges the data. `webhooks` are asked after `admission`, which
+    sees again what they changed.
     """
 
     storage: Storage
+    kinds: ServedKinds = field(default_factory=ServedKinds)
     now: Now = utc_now
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
+    before_creation: Callable[[Backend, ObjectTarget, Document], Awaitable[None]] = prepare_nothing
     admission: Mapping[str, Sequence[Admission]] = field(default_factory=dict)
     admit_deletion: DeletionAdmission = admit_every_deletion
     charge: Charge = charge_nothing
+    webhooks: Webhooks | None = None
 
     def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError from the first check that refuses."""
-        for step in self.admission.get(target.strategy.resource.plural, ()):
+        steps = self.admission.get(target.strategy.resource.qualified)
+        for step in self.admission.get(OTHERS, ()) if steps is None else steps:
             step.check(target, new, old)
+
+    async def admitted(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
+        """`admit`, by steps that may have to ask elsewhere what the caller may do."""
+        try:
+            self.admit(target, new, old)
+        except Unanswered as missing:
+            await answered(partial(self.admit, target, new, old), missing)
+
+    def concerns_webhooks(self, target: ObjectTarget, operation: str) -> bool:
+        """Whether any webhook might be asked."""
+        hooks = self.webhooks
+        return hooks is not None and hooks.exist and hooks.concern(target, operation)
+
+    async def ask_webhooks(
+        self, target: ObjectTarget, attempt: Attempt, settle: Settle | None = None
+    ) -> Document | None:
+        """The document of the attempt, as webhooks made it; ApiError from the first that refuses.
+
+        `settle` is called with what they made of it, before others judge that.
+        """
+        hooks = self.webhooks
+        if hooks is None or not self.concerns_webhooks(target, attempt.operation):
+            return attempt.new
+        attempt = await hooks.complete(target, attempt, settle or settled)
+        await hooks.judge(target, attempt)
+        return attempt.new
 
     def find(self, target: ObjectTarget) -> Stored:
         """The object; ApiError 404."""

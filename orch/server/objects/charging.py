@@ -21,7 +21,8 @@ from orch.server.objects.document import Document, ObjectTarget, decode, encode,
 from orch.server.storage.base import OutcomeUnknown, Storage, Stored, Write
 from orch.server.storage.tally import Bounds, Tally, place_in
 from orch.server.strategy import quotas
-from orch.server.strategy.quotas import Exceeded
+from orch.server.strategy.pods import RESIZE
+from orch.server.strategy.quotas import Amounts, Exceeded
 from orch.wire.errors import ApiError
 from orch.wire.names import (
     GROUP_MASTERS,
@@ -81,8 +82,9 @@ class Charging:
         if before is None:
             growth = _Growth(1, size + len(key.encode()))
         else:
-            growth = _Growth(0, size - len(before.data))
-        if growth.bytes <= 0:
+            growth = _Growth(0, max(0, size - len(before.data)))
+        resized = before is not None and target.subresource == RESIZE
+        if growth.bytes <= 0 and not resized:
             yield ()
             return
         with self._bounded(target, document, key, growth):
@@ -90,7 +92,8 @@ class Charging:
                 yield ()
                 return
             async with self.turn(target.namespace):
-                yield self._charges(target, document, growth)
+                former = decode(before) if before and resized else None
+                yield self._charges(target, document, growth, former)
 
     def turn(self, namespace: str) -> asyncio.Lock:
         """While it is held, no other charged write of the namespace is begun by this server."""
@@ -102,8 +105,9 @@ class Charging:
         return self._storage.list(prefix_of(RESOURCE_QUOTAS, target.namespace)).items
 
     def _charges(
-        self, target: ObjectTarget, document: Document, growth: _Growth
+        self, target: ObjectTarget, document: Document, growth: _Growth, resized: Document | None
     ) -> Sequence[Write]:
+        """`resized` is the pod before a resize; None for other writes."""
         writes = []
         resource = target.strategy.resource
         for stored in self._quotas(target):
@@ -111,7 +115,10 @@ class Charging:
             if not quotas.covers(quota, resource, document):
                 continue
             try:
-                after = _charged(quota, target, document, growth)
+                if resized is None:
+                    after = _charged(quota, target, document, growth)
+                else:
+                    after = quotas.charged(quota, _resized(quota, document, resized, growth))
             except Exceeded as error:
                 name = document["metadata"].get("name", "")
                 raise target.forbidden(name, str(error)) from None
@@ -197,6 +204,14 @@ def _charged(
     if QUOTA_BYTES not in hard or resource is RESOURCE_QUOTAS:
         return None
     return quotas.charged(quota, {QUOTA_BYTES: growth.bytes * quotas.ONE})
+
+
+def _resized(quota: Document, pod: Document, before: Document, growth: _Growth) -> Amounts:
+    hard = quotas.hard_of(quota)
+    amounts = dict(quotas.grown(hard, pod, before))
+    if QUOTA_BYTES in hard and growth.bytes:
+        amounts[QUOTA_BYTES] = growth.bytes * quotas.ONE
+    return amounts
 
 
 def _may_use_reserve(target: ObjectTarget) -> bool:

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from functools import partial
 
 from orch.server import turns
-from orch.server.objects import metadata, validation
+from orch.server.objects import field_managers, metadata, validation
 from orch.server.objects.backend import TRIES, Backend
-from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
+from orch.server.objects.document import (
+    Attempt,
+    Document,
+    ObjectTarget,
+    decode,
+    encode_as,
+    key_of,
+)
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
-from orch.server.request.bodies import require_bounded
 from orch.server.storage.base import KeyExists, RevisionMismatch, Stored, Write
 from orch.server.strategy import namespaces
-from orch.server.strategy.base import Strategy
 from orch.wire import errors, times
 from orch.wire.errors import ApiError, Cause, bad_request
 from orch.wire.records.kinds import NAMESPACES
@@ -28,15 +33,28 @@ async def create(
 
     ApiError 400, 403, 404 (namespace), 409, 422. `document` is taken over.
     """
+    target = target._replace(dry_run=options.dry_run)
     metadata.fit_to_endpoint(target.strategy.resource, target.namespace, document)
     if target.name:
         metadata.fit_to_name(target.name, document)
     sent = document["metadata"]
+    applied = sent.get(field_managers.FIELD)
     if metadata.named_version(sent):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    await turns.compute(partial(validation.check_shape, target.strategy, document))
+    compute = turns.aside if target.strategy.is_costly else turns.compute
+    await compute(partial(validation.check_shape, target.strategy, document))
+    now = times.format_time(backend.now())
+
+    def complete(document: Document) -> None:
+        target.strategy.prepare_create(document)
+        validation.check(target.strategy, document)
+        field_managers.record_creation(target, options, document, applied, now)
+
     for name in _names(backend, sent):
-        stored = await _try_create(backend, target, name, document, options)
+        metadata.stamp_new(document, name=name, uid=backend.new_uid(), created=now)
+        await compute(partial(complete, document))
+        admitted = await _admitted(backend, target, document, options)
+        stored = await _try_create(backend, target, name, admitted, options)
         if stored is not None:
             return stored
     raise _taken(target, sent)
@@ -51,37 +69,61 @@ def _names(backend: Backend, sent: metadata.Metadata) -> Iterator[str]:
         yield metadata.generated_name(sent["generateName"], backend.new_suffix())
 
 
+async def _admitted(
+    backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions
+) -> Document:
+    """The document as the steps of admission and webhooks leave it; ApiError."""
+    if not options.dry_run:
+        await backend.before_creation(backend, target, document)
+    await backend.admitted(target, document, None)
+    if not backend.concerns_webhooks(target, "CREATE"):
+        return document
+    _require_namespace(backend, target, document["metadata"]["name"])
+    attempt = Attempt("CREATE", document, dry_run=options.dry_run)
+    settle = partial(_settled, backend, target, document)
+    return await backend.ask_webhooks(target, attempt, settle) or document
+
+
+async def _settled(
+    backend: Backend, target: ObjectTarget, before: Document, changed: Document
+) -> Document:
+    """What webhooks made of a new object, fit to be stored."""
+
+    def fit() -> Document:
+        fitted = metadata.as_before(changed, before)
+        validation.check_shape(target.strategy, fitted, patched=True)
+        target.strategy.prepare_create(fitted)
+        validation.check(target.strategy, fitted)
+        return fitted
+
+    fitted = await (turns.aside if target.strategy.is_costly else turns.compute)(fit)
+    await backend.admitted(target, fitted, None)
+    return fitted
+
+
 async def _try_create(
     backend: Backend, target: ObjectTarget, name: str, document: Document, options: WriteOptions
 ) -> Stored | None:
     """None when the name is taken."""
-    strategy = target.strategy
-    metadata.stamp_new(
-        document, name=name, uid=backend.new_uid(), created=times.format_time(backend.now())
-    )
-    await turns.compute(partial(_complete, strategy, document))
-    backend.admit(target, document, None)
-    key, data = key_of(strategy.resource, target.namespace, name), encode(document)
-    require_bounded(data)
+    resource = target.strategy.resource
+    key, data = key_of(resource, target.namespace, name), encode_as(resource, document)
+    field_managers.require_storable(document, data)
     for _ in range(TRIES):
         try:
             async with backend.charge(target, document, Write(key, data, 0)) as charges:
                 # No await from here to the queue of storage: a namespace found active now cannot be
                 # emptied before this object is visible in it (see `controllers.namespaces`).
-                _require_namespace(backend, target, name)
+                # Servers that share a storage see that late: it is written only while it is so.
+                namespace = _require_namespace(backend, target, name)
+                _require_served(backend, target)
                 if options.dry_run:
                     return None if backend.storage.get(key) else Stored(key, 0, data)
-                return await backend.storage.create(key, data, charges)
+                return await backend.storage.create(key, data, charges, namespace)
         except KeyExists:
             return None
         except RevisionMismatch:
-            continue  # another server charged the same quota
+            continue  # another server charged the same quota, or changed the namespace
     raise target.conflict()
-
-
-def _complete(strategy: Strategy, document: Document) -> None:
-    strategy.prepare_create(document)
-    validation.check(strategy, document)
 
 
 def _taken(target: ObjectTarget, sent: metadata.Metadata) -> ApiError:
@@ -93,9 +135,10 @@ def _taken(target: ObjectTarget, sent: metadata.Metadata) -> ApiError:
     return error
 
 
-def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> None:
+def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> Stored | None:
+    """The namespace, which is active; None where the kind has none."""
     if not target.strategy.resource.namespaced:
-        return
+        return None
     stored = backend.storage.get(key_of(NAMESPACES, "", target.namespace))
     if stored is None:
         raise errors.not_found(NAMESPACES.plural, target.namespace)
@@ -104,3 +147,13 @@ def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> Non
         why += " because it is being terminated"
         cause = Cause("NamespaceTerminating", why, "metadata.namespace")
         raise target.forbidden(name, why, (cause,))
+    return stored
+
+
+def _require_served(backend: Backend, target: ObjectTarget) -> None:
+    """A kind that users define may end meanwhile: its last objects are being deleted then."""
+    resource = target.strategy.resource
+    found = backend.kinds.find(resource.group, resource.version, resource.plural)
+    if found is None or "create" not in found.resource.verbs:
+        text = f"no {resource.plural} can be created: their definition is being deleted"
+        raise ApiError(405, "MethodNotAllowed", text)

@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 
 from orch.server import turns
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Document, ObjectTarget, decode, encode, place_of, prefix_of
+from orch.server.objects.document import (
+    Attempt,
+    Document,
+    ObjectTarget,
+    decode,
+    encode,
+    place_of,
+    prefix_of,
+)
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Stored
@@ -96,6 +104,9 @@ async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions)
         document = decode(stored)
         backend.admit_deletion(target, document)
         check_preconditions(target, document, options)
+        if backend.concerns_webhooks(target, "DELETE"):
+            attempt = Attempt("DELETE", None, document, options.dry_run)
+            await backend.ask_webhooks(target, attempt)
         deletion = decide(target.strategy, document, options, backend.now())
         return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
 

@@ -8,6 +8,7 @@ know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +26,7 @@ Document = dict[str, Any]
 
 _METADATA = b'"metadata":{'
 _REVISION_BYTES = len('"resourceVersion":"",')
-_NOT_STORED = ("resourceVersion", "managedFields", "selfLink")
+_NOT_STORED = ("resourceVersion", "selfLink")
 
 
 def key_of(resource: Resource, namespace: str, name: str) -> str:
@@ -41,8 +42,8 @@ def place_of(key: str) -> tuple[str, str]:
 
 def prefix_of(resource: Resource, namespace: str = "") -> str:
     """The key prefix of all objects of a kind, or of those in one namespace."""
-    plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return f"/{plural}/{namespace}/" if resource.namespaced and namespace else f"/{plural}/"
+    kind = resource.stored_name
+    return f"/{kind}/{namespace}/" if resource.namespaced and namespace else f"/{kind}/"
 
 
 def encode(document: Document) -> bytes:
@@ -88,6 +89,43 @@ def decode(stored: Stored) -> Document:
     return document
 
 
+def decode_as(resource: Resource, stored: Stored) -> Document:
+    """`decode`, in the resource's version of its kind."""
+    document = decode(stored)
+    if resource.stored_form:
+        return resource.stored_form.from_stored(document, resource.api_version)
+    if resource.stored_version:
+        document["apiVersion"] = resource.api_version
+    return document
+
+
+def encode_as(resource: Resource, document: Document) -> bytes:
+    """`encode`, in the version in which objects of the kind are stored."""
+    if resource.stored_form:
+        document = resource.stored_form.to_stored(document, resource.api_version)
+    if resource.stored_version:
+        document = {**document, "apiVersion": f"{resource.group}/{resource.stored_version}"}
+    return encode(document)
+
+
+def is_in_version(resource: Resource, stored: Stored) -> bool:
+    """Whether the object is stored in the version in which it would be stored now."""
+    version = f"{resource.group}/{resource.stored_version or resource.version}"
+    start = b'{"kind":"%b","apiVersion":"%b",' % (resource.kind.encode(), version.encode())
+    return not resource.stored_version or stored.data.startswith(start)
+
+
+_VERSION = re.compile(rb'"apiVersion":"[^"]*"')
+
+
+def shown_in_version(resource: Resource, body: bytes) -> bytes:
+    """A stored object's bytes, which begin with kind and apiVersion, in the resource's version."""
+    if resource.stored_form:
+        document = orjson.loads(body)
+        return dumps(resource.stored_form.from_stored(document, resource.api_version))
+    return _VERSION.sub(b'"apiVersion":"%b"' % resource.api_version.encode(), body, count=1)
+
+
 def same(left: Document, right: Document) -> bool:
     """Whether both store as the same object."""
     return _stored_part(left) == _stored_part(right)
@@ -117,7 +155,8 @@ class Notes:
 
 class ObjectTarget(NamedTuple):
     """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope;
-    `notes` is None where nobody reads them.
+    `notes` is None where nobody reads them; `alias` is the group's other name, if that was asked.
+    With `dry_run` nothing is changed.
     """
 
     strategy: Strategy
@@ -126,6 +165,8 @@ class ObjectTarget(NamedTuple):
     name: str = ""
     subresource: str = ""
     notes: Notes | None = None
+    alias: str = ""
+    dry_run: bool = False
 
     @property
     def key(self) -> str:
@@ -156,3 +197,37 @@ class Admission(Protocol):
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """`old` is None for a creation."""
+
+
+class Attempt(NamedTuple):
+    """What is about to be done: CREATE, UPDATE, DELETE or CONNECT; `kind` is the version and kind
+    of `new` where that is not the object itself.
+    """
+
+    operation: str
+    new: Document | None
+    old: Document | None = None
+    dry_run: bool = False
+    kind: tuple[str, str] | None = None
+
+
+# Makes an object that webhooks changed fit to be stored: defaults, validation, admission.
+Settle = Callable[[Document], Awaitable[Document]]
+
+
+class Webhooks(Protocol):
+    """Servers elsewhere that are asked before something is done; refusals are ApiErrors.
+
+    `exist`: there are any, looked at before anything else: without webhooks they cost nothing.
+    """
+
+    exist: bool
+
+    def concern(self, target: ObjectTarget, operation: str) -> bool:
+        """Whether any might be asked."""
+
+    async def complete(self, target: ObjectTarget, attempt: Attempt, settle: Settle) -> Attempt:
+        """Ask those that may change the object, one after the other: what is attempted then."""
+
+    async def judge(self, target: ObjectTarget, attempt: Attempt) -> None:
+        """Ask those that only refuse, all at once."""

@@ -92,6 +92,23 @@ def stamp_new(document: Document, *, name: str, uid: str, created: str) -> None:
     }
 
 
+def as_before(changed: Document, before: Document) -> Document:
+    """A document that a webhook made, with the identity it had and what the server owns; ApiError
+    400 where the webhook gave it another.
+    """
+    own = before["metadata"]
+    metadata = dict(changed.get("metadata") or {})
+    for name in ("kind", "apiVersion"):
+        if changed.get(name) != before[name]:
+            raise bad_request(f"an admission webhook changes {name} to {changed.get(name)!r}")
+    for name in ("name", "namespace", "generateName"):
+        if metadata.get(name) != own.get(name):
+            raise bad_request(f"an admission webhook changes metadata.{name}")
+    kept = {name: own[name] for name in _DROPPED if name in own}
+    others = {name: value for name, value in metadata.items() if name not in _DROPPED}
+    return {**changed, "metadata": {**others, **kept}}
+
+
 def stamp_changed(new: Document, old: Document) -> None:
     """Restore the stored values of fields that the server owns."""
     sent, stored = new["metadata"], old["metadata"]

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from orch.server import turns
-from orch.server.objects import metadata, validation
+from orch.server.objects import field_managers, metadata, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import Document, ObjectTarget, decode, encode, same
+from orch.server.objects.document import (
+    Attempt,
+    Document,
+    ObjectTarget,
+    decode_as,
+    encode_as,
+    is_in_version,
+    same,
+)
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
 from orch.server.request.bodies import (
@@ -23,20 +31,29 @@ from orch.server.request.bodies import (
     MAX_VALUES,
     drop_nulls,
     loads,
-    require_bounded,
     too_large,
     values_in,
 )
 from orch.server.storage.base import Stored, Write
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
-from orch.wire import causes
+from orch.wire import causes, times
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch import json_patch, merge_keys, patch, strategic_patch
 from orch.wire.records.kinds import Resource
 
 # Makes the new document from the current one, which it must not change.
 Transform = Callable[[Document], Document]
+
+
+class Part(NamedTuple):
+    """What an object looks like through a subresource that has a kind of its own: `of` an object,
+    and the object with a changed one `put` into it. Webhooks see that.
+    """
+
+    kind: tuple[str, str]  # version and kind
+    of: Callable[[Document], Document]
+    put: Callable[[Document, Document], Document]
 
 
 async def replace(
@@ -60,20 +77,34 @@ async def modify(
     options: WriteOptions = NO_OPTIONS,
     *,
     patched: bool = True,
+    part: Part | None = None,
 ) -> Stored:
     """Returns the changed object; ApiError 404, 409, 422 and those of `change`, 400 for a field of
     a wrong type in an object that was not `patched`, but sent.
     """
-    changed = partial(_changed, target, change, patched)
+    now = times.format_time(backend.now())
+    resource = target.strategy.resource
+
+    def changed(stored: Stored) -> tuple[Document, Document]:
+        old = decode_as(resource, stored)
+        sent = change(old)
+        new = _changed(target, sent, old, patched=patched)
+        field_managers.record_change(target, options, sent, new, old, now)
+        return new, old
 
     async def write(stored: Stored) -> Stored:
-        new, old = await turns.compute(partial(changed, stored), stored.data)
-        backend.admit(target, new, old)
-        if same(new, old):
+        if target.strategy.is_costly:
+            new, old = await turns.aside(partial(changed, stored))
+        else:
+            new, old = await turns.compute(partial(changed, stored), stored.data)
+        await backend.admitted(target, new, old)
+        if backend.concerns_webhooks(target, "UPDATE"):
+            new = await _asked(backend, target, new, old, options, part)
+        if same(new, old) and is_in_version(resource, stored):
             return stored
-        data = encode(new)
+        data = encode_as(resource, new)
         if len(data) > len(stored.data):
-            require_bounded(data)
+            field_managers.require_storable(new, data)
         if not options.dry_run and _may_go(target, new):
             return await backend.storage.delete(stored.key, stored.revision)
         async with backend.charge(target, new, Write(stored.key, data, stored.revision)) as charges:
@@ -84,17 +115,56 @@ async def modify(
     return await backend.write_current(target, write)
 
 
-def _changed(
-    target: ObjectTarget, change: Transform, patched: bool, stored: Stored
-) -> tuple[Document, Document]:
-    """The document to store and the stored one."""
-    old = decode(stored)
-    sent = change(old)
-    validation.check_shape(target.strategy, sent, patched=patched)
+async def _asked(
+    backend: Backend,
+    target: ObjectTarget,
+    new: Document,
+    old: Document,
+    options: WriteOptions,
+    part: Part | None,
+) -> Document:
+    """The changed object as webhooks leave it; ApiError."""
+    settle = partial(_settled, backend, target, new, old)
+    if part is None:
+        attempt = Attempt("UPDATE", new, old, options.dry_run)
+        return await backend.ask_webhooks(target, attempt, settle) or new
+    whole = new
+
+    async def settle_part(changed: Document) -> Document:
+        nonlocal whole
+        whole = await settle(part.put(whole, changed))
+        return part.of(whole)
+
+    attempt = Attempt("UPDATE", part.of(new), part.of(old), options.dry_run, part.kind)
+    await backend.ask_webhooks(target, attempt, settle_part)
+    return whole
+
+
+async def _settled(
+    backend: Backend, target: ObjectTarget, before: Document, old: Document, changed: Document
+) -> Document:
+    """What webhooks made of a changed object, fit to be stored."""
+
+    def fit() -> Document:
+        fitted = metadata.as_before(changed, before)
+        validation.check_shape(target.strategy, fitted, old, patched=True)
+        fitted = _prepared(target, fitted, old)
+        field_managers.keep(fitted, before)
+        validation.check(target.strategy, fitted, old)
+        return fitted
+
+    fitted = await (turns.aside if target.strategy.is_costly else turns.compute)(fit)
+    await backend.admitted(target, fitted, old)
+    return fitted
+
+
+def _changed(target: ObjectTarget, sent: Document, old: Document, *, patched: bool) -> Document:
+    """The document to store."""
+    validation.check_shape(target.strategy, sent, old, patched=patched)
     _check_preconditions(target, sent, old)
     new = _prepared(target, sent, old)
     validation.check(target.strategy, new, old)
-    return new, old
+    return new
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
@@ -151,20 +221,22 @@ _REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
 
 def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
-    if media_type not in media.PATCHES:
+    if media_type not in media.PATCHES or media_type == media.APPLY_PATCH:
         raise media.unknown_format(media.PATCHES)
     most = MAX_PATCH_VALUES if media_type == media.JSON_PATCH else MAX_VALUES
     data: Any = loads(body, "error decoding patch", most)
     is_large = values_in(body) > turns.SMALL
+    sets_managers = field_managers.FIELD.encode() in body or b"\\u" in body
     if media_type == media.JSON_PATCH:
         _check_operations(data)
     elif not isinstance(data, dict):
         raise bad_request("error decoding patch: the patch must be a JSON object")
 
     def change(current: Document) -> Document:
+        hidden = current if sets_managers else field_managers.plain(current)
         try:
-            changed = _apply(resource, media_type, current, data)
-            if is_large and patch.count_values(changed) > MAX_VALUES:
+            changed = _apply(resource, media_type, hidden, data)
+            if is_large and patch.count_values(field_managers.plain(changed)) > MAX_VALUES:
                 raise too_large(f"would have more than {MAX_VALUES} values")
         except patch.PatchError as error:
             raise _failed(error) from None
@@ -172,6 +244,8 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
             raise bad_request("the patch leaves no object with metadata")
         document: Document = drop_nulls(changed)
         _check_identity(resource, current, document)
+        if hidden is not current:
+            document["metadata"][field_managers.FIELD] = current["metadata"][field_managers.FIELD]
         return document
 
     return change

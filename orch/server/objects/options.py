@@ -17,6 +17,7 @@ import orjson
 from orch.server.request.attributes import is_true
 from orch.wire import causes
 from orch.wire.errors import Cause, bad_request, invalid
+from orch.wire.managed.entries import NAME_MAX, name_from_agent
 
 Query = Mapping[str, str]
 WriteKind = Literal["CreateOptions", "UpdateOptions", "PatchOptions"]
@@ -31,17 +32,27 @@ _DELETE_SHAPES = {
     "dryRun": (list, "a list"),
 }
 _CONTINUE_VERSION = "meta.k8s.io/v1"
-_MANAGER_MAX = 128
 _DIGITS_MAX = 18  # these fit into 64 bits
 _SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`field_validation` is one of FIELD_VALIDATIONS, or "" by default."""
+    """`field_validation` is one of FIELD_VALIDATIONS, or "" by default.
+
+    `manager` is whom the changed fields are recorded for, "" the server itself; a `named` one calls
+    itself so. `force` is None unless the object is applied.
+    """
 
     dry_run: bool = False
     field_validation: str = ""
+    manager: str = ""
+    named: bool = False
+    force: bool | None = None
+
+    @property
+    def applies(self) -> bool:
+        return self.force is not None
 
 
 NO_OPTIONS = WriteOptions()
@@ -87,18 +98,31 @@ class ListOptions:
     timeout_s: int | None = None
 
 
-def parse_write_options(query: Query, kind: WriteKind = "CreateOptions") -> WriteOptions:
-    """`kind` names these options in a refusal."""
-    _refuse(kind, _write_causes(query, kind))
-    return WriteOptions(_dry_run(query.get("dryRun"), kind), query.get("fieldValidation", ""))
+def parse_write_options(
+    query: Query, kind: WriteKind = "CreateOptions", agent: str = "", *, applies: bool = False
+) -> WriteOptions:
+    """`kind` names these options in a refusal; `agent` is the User-Agent, which names the manager
+    where the query does not.
+    """
+    _refuse(kind, _write_causes(query, kind, applies=applies))
+    named = query.get("fieldManager", "")
+    return WriteOptions(
+        dry_run=_dry_run(query.get("dryRun"), kind),
+        field_validation=query.get("fieldValidation", ""),
+        manager=named or name_from_agent(agent),
+        named=bool(named),
+        force=is_true(query.get("force")) if applies else None,
+    )
 
 
-def _write_causes(query: Query, kind: WriteKind) -> Iterator[Cause]:
-    if kind == "PatchOptions" and "force" in query:
-        yield causes.forbidden("force", "may not be specified for non-apply patch")
+def _write_causes(query: Query, kind: WriteKind, *, applies: bool) -> Iterator[Cause]:
     manager = query.get("fieldManager", "")
-    if len(manager) > _MANAGER_MAX:
-        yield causes.too_long("fieldManager", f"may not be more than {_MANAGER_MAX} bytes")
+    if applies and not manager:
+        yield causes.required("fieldManager", "is required for apply patch")
+    if kind == "PatchOptions" and "force" in query and not applies:
+        yield causes.forbidden("force", "may not be specified for non-apply patch")
+    if len(manager.encode()) > NAME_MAX:
+        yield causes.too_long("fieldManager", f"may not be more than {NAME_MAX} bytes")
     elif not manager.isprintable():
         yield causes.invalid_value(
             "fieldManager", manager, "should only contain printable characters"

@@ -12,9 +12,9 @@ from dataclasses import replace
 from orch.server.objects import metadata
 from orch.server.objects.backend import Backend, charge_nothing
 from orch.server.objects.delete import check_preconditions, delete
-from orch.server.objects.document import Document, ObjectTarget, decode, encode
+from orch.server.objects.document import Attempt, Document, ObjectTarget, decode, encode
 from orch.server.objects.modify import modify
-from orch.server.objects.options import WriteOptions, parse_delete_options
+from orch.server.objects.options import DeleteOptions, WriteOptions, parse_delete_options
 from orch.server.storage.base import Stored
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
@@ -26,14 +26,20 @@ from orch.wire.validation import dns1123_subdomain_problems
 
 
 async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
-    """`binding` is a Binding record, and may be changed.
+    """`binding` is a Binding record, and may be changed; of a uid or a version, it is of no other.
 
     ApiError 400, 404, 409 when bound, gated or being deleted, 422.
     """
+    _node_of_binding(target, binding)
+    asked = Attempt("CREATE", binding, dry_run=dry_run, kind=(CORE_VERSION, "Binding"))
+    binding = await backend.ask_webhooks(target, asked) or binding
     node = _node_of_binding(target, binding)
+    uid, version = (raw.text(binding, "metadata", key) for key in ("uid", "resourceVersion"))
+    expected = DeleteOptions(uid=uid or None, resource_version=version or None)
 
     async def write(stored: Stored) -> None:
         pod = decode(stored)
+        check_preconditions(target, pod, expected)
         if pod["metadata"].get("deletionTimestamp"):
             raise target.conflict(
                 f"pod {target.name} is being deleted, cannot be assigned to a host"
@@ -43,7 +49,7 @@ async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry
         if raw.records(pod, "spec", "schedulingGates"):
             raise target.conflict(f"pod {target.name} has non-empty .spec.schedulingGates")
         bound = _bound(pod, node, times.format_time(backend.now()))
-        backend.admit(target, bound, pod)
+        await backend.admitted(target, bound, pod)
         if not dry_run:
             await backend.storage.update(stored.key, encode(bound), stored.revision)
 
@@ -99,6 +105,10 @@ async def evict(
 
     It is a way to delete: a full namespace must not stop it, so the mark costs nothing.
     """
+    _delete_options_of(target, eviction)
+    kind = (eviction["apiVersion"], "Eviction")
+    attempt = Attempt("CREATE", eviction, dry_run=dry_run, kind=kind)
+    eviction = await backend.ask_webhooks(target, attempt) or eviction
     asked = _delete_options_of(target, eviction)
     options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
     now = times.format_time(backend.now())
@@ -113,6 +123,7 @@ async def evict(
         return {**pod, "status": {**status, "conditions": [*others, marked]}}
 
     status = target._replace(subresource="status")
+    backend = replace(backend, webhooks=None)  # they were asked about the eviction
     marking = replace(backend, charge=charge_nothing)
     marked = await modify(marking, status, disrupt, WriteOptions(dry_run=options.dry_run))
     if options.resource_version:  # of the pod before it was marked

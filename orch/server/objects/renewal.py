@@ -19,6 +19,9 @@ _TIME = re.compile(
     r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
 )
 
+# In the metadata of a Lease that a renewal changes in more than its time.
+_KEPT_WITH = frozenset(("deletionTimestamp", "managedFields"))
+
 
 def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
     """The Lease as sent and as stored; None unless the body only renews it."""
@@ -31,7 +34,7 @@ def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
         return None
     old = decode(stored)
     spec = old.get("spec")
-    if not isinstance(spec, dict) or "deletionTimestamp" in old["metadata"]:
+    if not isinstance(spec, dict) or not _KEPT_WITH.isdisjoint(old["metadata"]):
         return None
     new = {**old, "spec": {**spec, "renewTime": time}}
     if sent != new or spec.get("renewTime") in (None, time):

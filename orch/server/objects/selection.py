@@ -12,6 +12,7 @@ from functools import partial
 
 import orjson
 
+from orch.server.objects.document import decode_as
 from orch.server.storage.base import Concern, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import bad_request
@@ -94,10 +95,14 @@ def parse_selection(strategy: Strategy, label_text: str, field_text: str) -> Sel
 
 def selectable(strategy: Strategy, stored: Stored) -> Selectable:
     """Labels and selectable fields of an object, derived once per revision."""
-    found: Selectable | None = stored.memo.get("selectable")
+    resource = strategy.resource
+    form = resource.api_version if resource.stored_form else "selectable"
+    found: Selectable | None = stored.memo.get(form)
     if found is None:
-        document = orjson.loads(stored.data)
+        document = (
+            decode_as(resource, stored) if resource.stored_form else orjson.loads(stored.data)
+        )
         labels = document["metadata"].get("labels") or {}
         found = Selectable(labels, strategy.selectable_fields(document))
-        stored.memo["selectable"] = found
+        stored.memo[form] = found
     return found

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orch.server.request.decoding import Misfit, misfits
 from orch.server.strategy.base import Document, Strategy
 from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
@@ -43,15 +44,19 @@ _SHOWN_MAX = 200  # characters of a value
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
-def check_shape(strategy: Strategy, document: Document, *, patched: bool = False) -> ApiObject:
+def check_shape(
+    strategy: Strategy, document: Document, old: Document | None = None, *, patched: bool = False
+) -> ApiObject:
     """The document's record; ApiError 400 for a field of a wrong type, 422 when the only problems
     are missing fields and values outside an enumeration, and for whatever a patch made.
+
+    Of a change, what fields that are only kept had in `old` is not held against it.
 
     Nothing is converted: the document is stored as it is, and `"30"` for a number would break its
     readers.
     """
     try:
-        return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
+        record = strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
     except ValidationError as error:
         if error.error_count() > _PROBLEMS_MAX:
             text = f"{error.error_count()} of its values are missing or of a wrong type"
@@ -63,6 +68,35 @@ def check_shape(strategy: Strategy, document: Document, *, patched: bool = False
             shown = [_shape_cause(problem) for problem in found[:_CAUSES_SHOWN]]
             raise refusal(strategy, name, shown) from None
         raise _unfit(strategy.resource, shape_problems(error)) from None
+    _require_decodable(strategy, document, old, patched=patched)
+    return record
+
+
+def _require_decodable(
+    strategy: Strategy, document: Document, old: Document | None, *, patched: bool
+) -> None:
+    found = misfits(strategy.resource.model, document)
+    if found and old is not None:
+        held = misfits(strategy.resource.model, old)
+        found = [one for one in found if one not in held]
+    if not found:
+        return
+    if not patched:
+        shown = "; ".join(map(_misfit_text, found[:_PROBLEMS_SHOWN]))
+        raise _unfit(strategy.resource, shown)
+    name = document.get("metadata", {}).get("name", "")
+    raise refusal(strategy, name, [_misfit_cause(one) for one in found])
+
+
+def _misfit_text(misfit: Misfit) -> str:
+    wrong_type = f"must be of type {misfit.wanted}, not {causes.json_type(misfit.value)}"
+    return f"{misfit.path[:_SHOWN_MAX]}: {misfit.why or wrong_type}"
+
+
+def _misfit_cause(misfit: Misfit) -> Cause:
+    if misfit.wanted:
+        return causes.wrong_type(misfit.path, misfit.value, misfit.wanted)
+    return causes.invalid_value(misfit.path, misfit.value, misfit.why)
 
 
 def _unfit(resource: Resource, why: str) -> ApiError:
@@ -104,7 +138,7 @@ def metadata_causes(
     if new.get("ownerReferences") != before.get("ownerReferences"):
         yield from _owner_causes(new.get("ownerReferences") or [])
     if new.get("finalizers") != before.get("finalizers"):
-        yield from _finalizer_causes(new, before)
+        yield from _finalizer_causes(strategy, new, before)
 
 
 def _name_causes(strategy: Strategy, metadata: dict[str, Any]) -> Iterator[Cause]:
@@ -165,7 +199,9 @@ def _owner_causes(owners: list[dict[str, Any]]) -> Iterator[Cause]:
         )
 
 
-def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+def _finalizer_causes(
+    strategy: Strategy, new: dict[str, Any], old: dict[str, Any]
+) -> Iterator[Cause]:
     finalizers = new.get("finalizers") or []
     yield from _count_causes("metadata.finalizers", finalizers)
     for index, finalizer in enumerate(finalizers):
@@ -176,7 +212,7 @@ def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Caus
             "metadata.finalizers", finalizers, "orphan and foregroundDeletion exclude each other"
         )
     added = sorted(set(finalizers) - set(old.get("finalizers") or []))
-    for finalizer in added:
+    for finalizer in added if strategy.qualifies_finalizers else ():
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             index = finalizers.index(finalizer)
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -204,10 +240,20 @@ def _shape_cause(error: Any) -> Cause:
 
 def shape_problems(error: ValidationError) -> str:
     """The first problems in one line, each with its path."""
-    return "; ".join(
-        f"{_path_of(problem)}: {problem['msg'].removeprefix('Value error, ')}"
-        for problem in error.errors()[:_PROBLEMS_SHOWN]
-    )
+    wanted: dict[str, list[str]] = {}  # a field that takes several types has a problem with each
+    texts: dict[str, str] = {}
+    for problem in error.errors(include_url=False)[:_PROBLEMS_SHOWN]:
+        path = _path_of(problem)
+        if problem["type"] in _TYPES:
+            types = wanted.setdefault(path, [])
+            types.append(_TYPES[problem["type"]])
+            given = causes.json_type(problem["input"])
+            texts[path] = f"{path}: must be of type {' or '.join(types)}, not {given}"
+        elif problem["type"] == "missing":
+            texts[path] = f"{path}: is required"
+        else:
+            texts[path] = f"{path}: {problem['msg'].removeprefix('Value error, ')}"
+    return "; ".join(texts.values())
 
 
 def _path_of(error: Any) -> str:

@@ -16,7 +16,7 @@ from orch.wire.errors import ApiError, Cause
 from orch.wire.names import COORDINATION_GROUP
 from orch.wire.records import aliases
 from orch.wire.records.kinds import RESOURCES, Resource
-from orch.wire.records.usage import NODE_USAGE, POD_USAGE
+from orch.wire.records.usage import USAGE
 
 OWN_GROUPS = tuple(aliases.UPSTREAM_BY_OWN)  # those that have another name
 _OWN_GROUPS_END = b".orch.io/"
@@ -38,7 +38,7 @@ def served_resources(*, upstream: bool) -> tuple[Resource, ...]:
         replace(resource, short_names=()) if resource.group in aliases.UPSTREAM_BY_OWN else resource
         for resource in RESOURCES
     ]
-    return (*aliased, NODE_USAGE, POD_USAGE, *own)
+    return (*aliased, *USAGE, *own)
 
 
 def own_request(info: RequestInfo) -> RequestInfo:

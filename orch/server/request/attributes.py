@@ -26,7 +26,9 @@ _METHOD_VERBS = {
 }
 _COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
-_STREAMED = ("proxy", "log")
+_ACTS = ("exec", "attach", "portforward")  # in pods: `create`, also by GET
+_AGENT_ACTS = ("exec", "attach", "portForward", "run")  # at a node's agent: likewise
+_STREAMED = ("proxy", "log", *_ACTS)
 _REMEMBERED = 8192  # requests without a query, about 0.7 kB each
 _REMEMBERED_CHARS = 256  # any caller could fill the memory with longer paths
 
@@ -102,6 +104,11 @@ def _parsed(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo
         name = _selected_name(verb, query)
     if verb == "list" and is_true(query.get("watch")):
         verb = "watch"
+    rest = _rest_of(raw_path, len(raw_parts) - len(target) + 3) if subresource else ""
+    if (resource == "pods" and subresource in _ACTS) or (
+        (resource, subresource) == ("nodes", "proxy") and _acts_at_agent(rest)
+    ):
+        verb = "create"
     return RequestInfo(
         verb=verb,
         path=path,
@@ -112,10 +119,15 @@ def _parsed(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo
         resource=resource,
         name=name,
         subresource=subresource,
-        rest=_rest_of(raw_path, len(raw_parts) - len(target) + 3) if subresource else "",
+        rest=rest,
         field_selector=query.get("fieldSelector", ""),
         label_selector=query.get("labelSelector", ""),
     )
+
+
+def _acts_at_agent(rest: str) -> bool:
+    """As the agent reads a path: decoded, and with the slashes that clients encode."""
+    return _decoded(rest).strip("/").partition("/")[0] in _AGENT_ACTS
 
 
 def _decoded(text: str) -> str:

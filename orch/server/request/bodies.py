@@ -17,9 +17,11 @@ from orch.wire.patch.patch import MAX_DEPTH
 
 MAX_BYTES = 3 * 1024 * 1024  # of one body, or of one stored object
 YAML_MAX_BYTES = 2 * MAX_BYTES  # of what is written in YAML: an object and what is added to it
-_YAML_BODY_BYTES = MAX_BYTES // 2  # the parser reads a long text in one go: 40 ms for this much
+_YAML_BODY_BYTES = MAX_BYTES // 6  # the parser reads a long text in one go: 10 ms for this much
 MAX_VALUES = 20_000  # likewise; most work grows with their number
 MAX_PATCH_VALUES = 60_000  # of a JSON patch: 10,000 operations with their fields
+MAX_RECORDED_VALUES = 4 * MAX_VALUES  # of an object with its `managedFields`
+_RECORD = b'"managedFields"'
 ACCEPTED = (media.JSON, media.YAML, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
 _INT64_MAX = 2**63 - 1  # below the minimum JSON gives a float, which records refuse
@@ -39,8 +41,20 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
     return decoded
 
 
-def is_yaml(content_type: str) -> bool:
-    return media.parse_media(content_type).type == media.YAML
+def is_yaml(content_type: str, body: bytes = b"") -> bool:
+    """Whether a body is for `json_of`; what is applied may be JSON as well."""
+    kind = media.parse_media(content_type).type
+    return kind == media.YAML or (kind == media.APPLY_PATCH and not _is_json(body))
+
+
+def _is_json(body: bytes) -> bool:
+    """Whether a body is JSON; YAML may begin as JSON does."""
+    if len(body) > MAX_BYTES:
+        return True  # refused for its size
+    try:
+        return body.lstrip()[:1] == b"{" and isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def json_of(body: bytes) -> bytes:
@@ -56,7 +70,7 @@ def json_of(body: bytes) -> bytes:
 
 def yaml_of(body: bytes | bytearray) -> bytes:
     """A JSON answer as YAML, in the same time; ApiError 406 for more than any object is."""
-    most = 2 * MAX_VALUES
+    most = MAX_RECORDED_VALUES
     large = len(body) > YAML_MAX_BYTES
     if large or (values_in(body) > most and values_in(structure(bytes(body))) > most):
         raise media.not_acceptable((media.JSON,))
@@ -64,8 +78,10 @@ def yaml_of(body: bytes | bytearray) -> bytes:
 
 
 def loads(body: bytes, failed: str, most: int = MAX_VALUES) -> Any:
-    """The JSON data in a body; ApiError 400 begins with `failed`, 413 for too many values."""
-    require_bounded(body, most)
+    """The JSON data in a body; ApiError 400 begins with `failed`, 413 for too many values: more
+    are allowed in one that says who set which field.
+    """
+    require_bounded(body, max(most, MAX_RECORDED_VALUES) if _RECORD in body else most)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

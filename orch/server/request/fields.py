@@ -15,7 +15,7 @@ from typing import Any
 
 from orch.wire.patch.patch import MAX_DEPTH
 from orch.wire.records.fields import fields_beyond, shapes_of
-from orch.wire.records.kinds import RESOURCES
+from orch.wire.records.kinds import RESOURCES, Resource
 from orch.wire.records.meta import WireModel
 
 Known = Mapping[str, Any]  # field name → Known of the level below, or None
@@ -33,8 +33,13 @@ def known_of(model: type[WireModel]) -> Known | None:
     return known
 
 
+def name_of(resource: Resource) -> str:
+    """The name of a kind here: another kind may have objects of the same."""
+    return resource.api_version if resource.stored_form else resource.kind
+
+
 KINDS: Mapping[str, Known] = {
-    resource.kind: known for resource in RESOURCES if (known := known_of(resource.model))
+    name_of(resource): known for resource in RESOURCES if (known := known_of(resource.model))
 }
 
 _MAX_REPORTED = 100

@@ -16,10 +16,11 @@ from orch.wire.errors import ApiError
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
-PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH = (
+PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH = (
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
 )
 META_GROUP = "meta.k8s.io"
 _ANY = (JSON, YAML, "application/*", "*/*")

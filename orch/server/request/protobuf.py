@@ -19,10 +19,10 @@ _Form = Callable[[Any], Any]
 MAGIC = b"k8s\x00"
 KINDS = (
     "Binding", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DeleteOptions", "Eviction",
-    "Lease", "LocalSubjectAccessReview", "Namespace", "Pod", "PriorityClass", "ResourceQuota",
-    "Role", "RoleBinding", "Secret", "SelfSubjectAccessReview", "SelfSubjectReview",
-    "SelfSubjectRulesReview", "ServiceAccount", "SubjectAccessReview", "TokenRequest",
-    "TokenReview",
+    "Lease", "LocalSubjectAccessReview", "Namespace", "Pod", "PodTemplate", "PriorityClass",
+    "ResourceQuota", "Role", "RoleBinding", "RuntimeClass", "Secret", "SelfSubjectAccessReview",
+    "SelfSubjectReview", "SelfSubjectRulesReview", "ServiceAccount", "SubjectAccessReview",
+    "TokenRequest", "TokenReview",
 )  # fmt: skip
 INLINED = ("ephemeralContainerCommon", "handler", "localObjectReference", "volumeSource")
 _MAX_FIELDS = 20_000  # each takes microseconds, and up to 300 bytes of memory in the parser
@@ -63,7 +63,7 @@ def _document(message: Any) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for field, value in message.ListFields():
         written = _writer(field)(value)
-        if field.name in INLINED:
+        if field.name in INLINED and isinstance(written, dict):
             document.update(written)
         elif written is not None and written != "":
             document[field.name] = written

@@ -228,9 +228,12 @@ class Storage(Protocol):
     def past(self, prefix: str, revision: int) -> Past:
         """What `list` at a revision is made of; Compacted."""
 
-    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
+    async def create(
+        self, key: str, data: bytes, also: Sequence[Write] = (), within: Stored | None = None
+    ) -> Stored:
         """KeyExists when the key is taken. `also` are updates of other objects: all are written, or
-        nothing is (RevisionMismatch when one of them changed or is gone).
+        nothing is (RevisionMismatch when one of them changed or is gone). `within` is an object
+        that no other server may have changed meanwhile (RevisionMismatch).
         """
 
     async def update(
@@ -256,8 +259,10 @@ class Storage(Protocol):
     def shrink_history(self, max_bytes: int) -> None:
         """Bound the bytes that only history holds: the oldest changes are forgotten."""
 
-    def end_watches(self) -> None:
-        """End every watch, present and future, with None: the program is stopping."""
+    def end_watches(self, prefix: str = "") -> None:
+        """End every watch, present and future, with None: the program is stopping. Of a kind, by
+        its prefix, only the present ones: it is served no longer.
+        """
 
     def compact(self, keep: int) -> None:
         """Forget history beyond the newest `keep` changes of each kind."""

@@ -142,16 +142,23 @@ class EtcdClient:
         return [_entry(kv) for kv in answer.kvs], int(answer.header.revision), bool(answer.more)
 
     async def put(
-        self, key: bytes, value: bytes, expected: int, also: Sequence[Put] = ()
+        self,
+        key: bytes,
+        value: bytes,
+        expected: int,
+        also: Sequence[Put] = (),
+        unchanged: tuple[bytes, int] | None = None,
     ) -> Outcome:
-        """Write only over the entry at revision `expected` (0: only where there is none), and only
-        together with the others.
+        """Write only over the entry at revision `expected` (0: only where there is none), only
+        together with the others, and only while the key `unchanged` is at its revision.
         """
         operation = "update" if expected else "create"
         request = pb.TxnRequest()
         for put in (Put(key, value, expected), *also):
             action = pb.RequestOp(request_put=pb.PutRequest(key=put.key, value=put.value))
             request.MergeFrom(_if_at(put.key, put.expected, action))
+        if unchanged is not None:
+            request.compare.append(_is_at(*unchanged))
         return _outcome(await self._call(operation, "Txn", request))
 
     async def delete(self, key: bytes, expected: int | None) -> Outcome:
@@ -294,11 +301,15 @@ def _canceled(answer: Any, from_revision: int) -> Compacted | StorageUnavailable
 
 def _if_at(key: bytes, expected: int | None, action: Any) -> Any:
     """`action` if the key's newest revision is `expected` (None: any), else read the entry."""
-    compare = pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=expected or 0)
+    compare = _is_at(key, expected or 0)
     if expected is None:
         compare.result = pb.Compare.GREATER
     look = pb.RequestOp(request_range=pb.RangeRequest(key=key))
     return pb.TxnRequest(compare=[compare], success=[action], failure=[look])
+
+
+def _is_at(key: bytes, revision: int) -> Any:
+    return pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=revision)
 
 
 def _outcome(answer: Any) -> Outcome:

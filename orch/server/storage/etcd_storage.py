@@ -164,8 +164,11 @@ class EtcdStorage(MirroredStorage):
         except (StorageFailed, Compacted) as error:
             log.warning("cannot compact etcd yet: %s", error)
 
-    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
-        return await self.update(key, data, 0, also)
+    async def create(
+        self, key: str, data: bytes, also: Sequence[Write] = (), within: Stored | None = None
+    ) -> Stored:
+        self._require_open()
+        return await _whole(self._put(Write(key, data, 0), also, within))
 
     async def update(
         self, key: str, data: bytes, expected_revision: int, also: Sequence[Write] = ()
@@ -177,19 +180,23 @@ class EtcdStorage(MirroredStorage):
         self._require_open()
         return await _whole(self._delete(key, expected_revision))
 
-    async def _put(self, write: Write, also: Sequence[Write]) -> Stored:
+    async def _put(
+        self, write: Write, also: Sequence[Write], within: Stored | None = None
+    ) -> Stored:
         """The object as readers see it, unless it changed again; `expected` 0 creates it."""
         key, expected = write.key, write.expected or 0
         first, *others = (
             Put(self._named(each.key), each.data or b"", each.expected or 0)
             for each in (write, *also)
         )
-        outcome = await self._client.put(*first, others)
+        unchanged = None if within is None else (self._named(within.key), within.revision)
+        outcome = await self._client.put(*first, others, unchanged)
         await self._until_seen(outcome)
         if not outcome.written:
             found = 0 if outcome.found is None else outcome.found.revision
-            if also and found == expected:
-                raise RevisionMismatch(also[0].key, also[0].expected or 0, outcome.revision)
+            needed = [each.key for each in (*also, within) if each is not None]
+            if needed and found == expected:
+                raise RevisionMismatch(needed[0], 0, outcome.revision)
             raise _conflict(key, expected, outcome) if expected else KeyExists(key)
         stored = self.get(key)
         if stored is not None and stored.revision == outcome.revision:

@@ -91,7 +91,10 @@ class GroupCommitStorage(MirroredStorage):
     def size_bytes(self) -> int:
         return self._medium.size_bytes()
 
-    async def create(self, key: str, data: bytes, also: Sequence[Write] = ()) -> Stored:
+    async def create(
+        self, key: str, data: bytes, also: Sequence[Write] = (), within: Stored | None = None
+    ) -> Stored:
+        """There are no other servers."""
         return await self.update(key, data, 0, also)
 
     async def update(

@@ -210,11 +210,23 @@ class MirroredStorage:
     def _current_revision(self) -> int:
         return self.revision
 
-    def end_watches(self) -> None:
+    def end_watches(self, prefix: str = "") -> None:
+        if prefix:
+            self._begin_again(prefix)
+            return
         self._ended = True
         for table in self._tables.values():
             table.history.end()
             table.concerned.end()
+
+    def _begin_again(self, prefix: str) -> None:
+        """End the watches of a kind, and forget its history."""
+        before = self._table(prefix)
+        self._tables[prefix[: prefix.index("/", 1)]] = made = _KindTable(self.revision)
+        for stored in before.objects.values():
+            made.put(stored)
+        before.history.end()
+        before.concerned.end()
 
     def compact(self, keep: int) -> None:
         for table in self._tables.values():

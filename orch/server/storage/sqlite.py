@@ -14,6 +14,7 @@ import errno
 import logging
 import os
 import sqlite3
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -102,12 +103,18 @@ class SqliteMedium:
         try:
             _transact(connection, changes, revision)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or begins or not changes:
+            if begins or not changes or not self._is_full(error):
                 raise
             self._reserve.spend()
             # What is in the log goes to the file, and the log begins anew in the same place.
             connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
             _transact(connection, changes, revision)
+
+    def _is_full(self, error: sqlite3.OperationalError) -> bool:
+        """SQLite tells a full disk from a quota that is used up, which it calls a failed write."""
+        if error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
+            return self._reserve.has_no_room()
+        return error.sqlite_errorcode == sqlite3.SQLITE_FULL
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -198,6 +205,15 @@ class _Reserve:
         except OSError as error:
             self.is_spent = error.errno in (errno.ENOSPC, errno.EDQUOT)
         self.note(revision)
+
+    def has_no_room(self) -> bool:
+        """Whether the disk, or the server's part of it, takes not one page more."""
+        try:
+            with tempfile.TemporaryFile(dir=self._path.parent) as file:
+                os.posix_fallocate(file.fileno(), 0, _NOTE_BYTES)
+        except OSError as error:
+            return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return False
 
     def spend(self) -> None:
         self.is_spent = True

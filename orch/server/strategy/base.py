@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orch.wire.errors import Cause
+from orch.wire.managed.field_sets import NOTHING, FieldSet
+from orch.wire.managed.kinds import type_of
+from orch.wire.managed.ownership import Filter
+from orch.wire.managed.typed import Type
 from orch.wire.records.kinds import Resource
+from orch.wire.tables import columns
+from orch.wire.tables.layout import Layout
 from orch.wire.validation import dns1123_subdomain_problems
 
 Document = dict[str, Any]
@@ -47,7 +53,14 @@ class Strategy:
     names for them; by `watched_by` many clients watch a few objects each. `grace_s` is the time
     from a deletion to the removal (0: none), given the document and the requested period.
     `returns_deleted`: the answer to a deletion is the object, not a Status. `parts` are
-    subresources that change a part of the object by rules of their own.
+    subresources that change a part of the object by rules of their own; `owned` leaves of a set of
+    fields those that such a part sets. A write of the status sets none of `kept_by_status`. Where
+    not `records_managers`, who set which field is recorded only for those who name themselves.
+    `merged_as`, `shown_as` and `unknown_fields` replace what is made from the record. Where not
+    `is_patched_by_keys`, it has no merge keys for strategic merge patches. `is_costly`: its rules
+    take long, however small the object is. `qualifies_finalizers`: those that are not standard have
+    a domain before a slash. `deprecation` is what clients are warned of with every answer, "" for
+    a version that is not deprecated.
     """
 
     resource: Resource
@@ -63,6 +76,26 @@ class Strategy:
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False
     parts: Mapping[str, Strategy] = field(default_factory=dict)
+    owned: Filter | None = None
+    kept_by_status: FieldSet = field(default_factory=lambda: {"f:spec": NOTHING})
+    records_managers: bool = True
+    merged_as: Type | None = None
+    shown_as: Layout | None = None
+    unknown_fields: Callable[[Document], list[str]] | None = None
+    is_patched_by_keys: bool = True
+    is_costly: bool = False
+    qualifies_finalizers: bool = True
+    deprecation: str = ""
+
+    @property
+    def type(self) -> Type:
+        """How apply merges its objects."""
+        return self.merged_as or type_of(self.resource.model)
+
+    @property
+    def layout(self) -> Layout:
+        """How its objects are shown as a table."""
+        return self.shown_as or columns.layout_of(self.resource.kind)
 
     @property
     def field_names(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: named values, bounded in total, immutable on request; pure.
+"""ConfigMaps and Secrets: named values, bounded in total, immutable on request; LimitRanges; pure.
 
 `stringData` of a Secret is merged into `data` and never stored. A Secret's type says which values
 it must have; the types are those clients write (`kubectl create secret`), from the reference's
@@ -16,7 +16,8 @@ import orjson
 from orch.server.strategy.base import Document, Strategy
 from orch.wire import causes
 from orch.wire.errors import Cause
-from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
+from orch.wire.podrules import limit_ranges
+from orch.wire.records.kinds import CONFIG_MAPS, LIMIT_RANGES, SECRETS
 
 MAX_BYTES = 1024 * 1024
 _KEY_MAX = 253
@@ -133,4 +134,20 @@ SECRET_STRATEGY = Strategy(
     prepare_create=_prepare,
     prepare_update=_prepare,
     validate=_validate_secret,
+)
+
+
+def _complete_update(new: Document, _old: Document) -> None:
+    limit_ranges.complete(new)
+
+
+def _validate_range(new: Document, _old: Document | None) -> Iterator[Cause]:
+    yield from limit_ranges.range_causes(new)
+
+
+LIMIT_RANGE_STRATEGY = Strategy(
+    LIMIT_RANGES,
+    prepare_create=limit_ranges.complete,
+    prepare_update=_complete_update,
+    validate=_validate_range,
 )

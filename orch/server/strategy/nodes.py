@@ -118,4 +118,4 @@ def _validate_lease(new: Document, _old: Document | None) -> Iterator[Cause]:
             yield causes.invalid_value(f"spec.{name}", moment, "must be an RFC 3339 time")
 
 
-LEASE_STRATEGY = Strategy(LEASES, validate=_validate_lease)
+LEASE_STRATEGY = Strategy(LEASES, validate=_validate_lease, records_managers=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orch.server.strategy.base import Document
+from orch.wire import quantity, raw
 from orch.wire.podrules.podspec import (
     DEFAULT_GRACE_S,
     DEFAULT_TOLERATION_S,
@@ -13,6 +14,8 @@ from orch.wire.podrules.podspec import (
     document_places,
     pull_policy,
 )
+from orch.wire.podrules.references import TOKEN_S
+from orch.wire.podrules.resources import RESIZED, at_once
 
 _SPEC = {
     "restartPolicy": "Always",
@@ -34,16 +37,22 @@ _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
 
 
 def fill(spec: Document) -> None:
-    """Complete a pod spec in place."""
+    """Complete the spec of a pod in place."""
+    complete(spec)
+    _tolerate_unusable_nodes(spec)
+
+
+def complete(spec: Document) -> None:
+    """Complete a spec that need not be a pod's yet: without what admission gives pods."""
     for name, value in _SPEC.items():
         if spec.get(name) in (None, ""):
             spec[name] = value
     spec.setdefault("securityContext", {})
     for _, container in document_places(spec):
         fill_container(container, host_network=bool(spec.get("hostNetwork")))
+    _request_for_the_pod(spec)
     for volume in spec.get("volumes") or ():
         _fill_volume(volume)
-    _tolerate_unusable_nodes(spec)
 
 
 def fill_container(container: Document, *, host_network: bool) -> None:
@@ -65,6 +74,32 @@ def fill_container(container: Document, *, host_network: bool) -> None:
         if container.get(name):
             _fill_probe(container[name])
     _request_what_is_limited(container["resources"])
+
+
+def fill_sizes(spec: Document) -> None:
+    """Complete the resources alone, in place."""
+    for _, container in document_places(spec):
+        container["resources"] = container.get("resources") or {}
+        _request_what_is_limited(container["resources"])
+    _request_for_the_pod(spec)
+
+
+def _request_for_the_pod(spec: Document) -> None:
+    """A pod that is limited as a whole requests what its containers do, or else what limits it."""
+    resources = spec.get("resources") or {}
+    limits: dict[str, Any] = resources.get("limits") or {}
+    if not limits:
+        return
+    together = at_once(spec)
+    wanted = {name: together.get(f"requests.{name}", 0) for name in RESIZED}
+    added = {name: _written(name, amount) for name, amount in wanted.items() if amount}
+    resources["requests"] = {**limits, **added, **(resources.get("requests") or {})}
+
+
+def _written(name: str, milli: int) -> str:
+    if name == "cpu":
+        return quantity.format_milli(milli)
+    return quantity.format_bytes(-(-milli // 1000))
 
 
 def _fill_probe(probe: Document) -> None:
@@ -92,6 +127,9 @@ def _fill_volume(volume: Document) -> None:
     for name in _FILE_VOLUMES:
         if volume.get(name) is not None:
             volume[name].setdefault("defaultMode", _FILE_MODE)
+    for token in raw.records(volume, "projected", "sources"):
+        if (wanted := token.get("serviceAccountToken")) and not wanted.get("expirationSeconds"):
+            wanted["expirationSeconds"] = TOKEN_S
 
 
 def _tolerate_unusable_nodes(spec: Document) -> None:

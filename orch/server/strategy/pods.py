@@ -12,13 +12,22 @@ from orch.server.strategy import pod_defaults
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
+from orch.wire.managed.field_sets import NOTHING
+from orch.wire.managed.ownership import including
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
-from orch.wire.podrules import isolation, podspec, updates, validation
-from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
+from orch.wire.podrules import isolation, podspec, resize, updates, validation
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, LASTING, mirror_hash
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
 
+RESIZE = "resize"  # a subresource
 _OF_ADMISSION = ("priority", "preemptionPolicy")  # clients rarely send them back
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 _GRACE_MAX_S = 2**31 - 1  # 68 years: its end must still be a valid date
 
 
@@ -31,6 +40,8 @@ def _prepare_create(document: Document) -> None:
     pod_defaults.fill(spec)
     document["metadata"]["generation"] = 1
     document["status"] = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        document["status"]["conditions"] = [dict(_GATED)]
     # With an invalid quantity there is no class: validation then refuses the pod.
     with contextlib.suppress(ValueError):
         document["status"]["qosClass"] = podspec.qos_class(Pod.from_wire(document))
@@ -69,6 +80,17 @@ def _prepare_ephemeral(new: Document, old: Document) -> None:
         new["metadata"]["generation"] = _next_generation(old)
 
 
+def _prepare_resize(new: Document, old: Document) -> None:
+    """Only the sizes of the sent pod count."""
+    before, sent = old.get("spec") or {}, copy.deepcopy(new.get("spec") or {})
+    spec = resize.sized_spec(sent, copy.deepcopy(before))
+    pod_defaults.fill_sizes(spec)
+    new["spec"], new["metadata"] = spec, dict(old["metadata"])
+    keep(new, old, "status")
+    if spec != before:
+        new["metadata"]["generation"] = _next_generation(old)
+
+
 def _prepare_status(new: Document, old: Document) -> None:
     keep(new, old, "spec")
     keep(new["metadata"], old["metadata"], "ownerReferences")
@@ -95,6 +117,18 @@ def _validate_ephemeral(new: Document, old: Document | None) -> Iterable[Cause]:
         why = "static pods do not support ephemeral containers"
         return [causes.forbidden("spec.ephemeralContainers", why)]
     return updates.ephemeral_causes(new.get("spec") or {}, (old or {}).get("spec") or {})
+
+
+def _validate_resize(new: Document, old: Document | None) -> Iterator[Cause]:
+    former = old or {}
+    found = [*resize.resize_causes(new, former)]
+    yield from found
+    if found:
+        return
+    before, after = (podspec.qos_class(Pod.from_wire(pod)) for pod in (former, new))
+    if (text_at(former, "status.qosClass") or before) != after:
+        text = "Pod QOS Class may not change as a result of resizing"
+        yield causes.invalid_value("spec", text_at(former, "status.qosClass"), text)
 
 
 def _created_causes(new: Document) -> Iterator[Cause]:
@@ -151,6 +185,24 @@ _OBJECT = Strategy(
     validate=_validate,
     grace_s=_grace_s,
     returns_deleted=True,
+    kept_by_status={
+        "f:spec": NOTHING,
+        "f:metadata": {"f:deletionTimestamp": NOTHING, "f:ownerReferences": NOTHING},
+    },
 )
-_EPHEMERAL = replace(_OBJECT, prepare_update=_prepare_ephemeral, validate=_validate_ephemeral)
-STRATEGY = replace(_OBJECT, parts={"ephemeralcontainers": _EPHEMERAL})
+_EPHEMERAL = replace(
+    _OBJECT,
+    prepare_update=_prepare_ephemeral,
+    validate=_validate_ephemeral,
+    owned=including(("f:spec", "f:ephemeralContainers")),
+)
+_RESIZE = replace(
+    _OBJECT,
+    prepare_update=_prepare_resize,
+    validate=_validate_resize,
+    owned=including(
+        ("f:spec", "f:resources"),
+        *(("f:spec", f"f:{name}", "*", f"f:{part}") for name in LASTING for part in resize.SIZED),
+    ),
+)
+STRATEGY = replace(_OBJECT, parts={"ephemeralcontainers": _EPHEMERAL, RESIZE: _RESIZE})

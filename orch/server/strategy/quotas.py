@@ -8,11 +8,13 @@ yet (`controllers.quota_usage`) is unknown, and what would add to it is refused.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status, text_at
-from orch.wire import causes, quantity
+from orch.wire import causes, quantity, raw
 from orch.wire.errors import Cause
 from orch.wire.names import QUOTA_BYTES
 from orch.wire.podrules.podspec import (
@@ -21,6 +23,7 @@ from orch.wire.podrules.podspec import (
     LASTING,
     document_places,
 )
+from orch.wire.podrules.resources import at_once
 from orch.wire.records.aliases import OWN_BY_UPSTREAM
 from orch.wire.records.kinds import PODS, RESOURCE_QUOTAS, Resource
 from orch.wire.validation import qualified_name_problems
@@ -116,34 +119,60 @@ def of_pod(names: Collection[str], pod: Document) -> dict[str, int]:
     }
     found = dict.fromkeys(whole, 0)
     if text_at(pod, "status.phase") not in FINAL_PHASES:
-        amounts = _at_once(pod.get("spec") or {}, frozenset(whole.values()))
+        amounts = _at_once(pod, frozenset(whole.values()))
         found = {name: amounts.get(each, 0) for name, each in whole.items()}
         if "pods" in found:
             found["pods"] = ONE
     return found | {name: ONE for name in names if name == _COUNT_PODS}
 
 
-def _at_once(spec: Document, wanted: frozenset[str]) -> dict[str, int]:
-    """The wanted requests and limits of all that run side by side, or if more, of an init
-    container (`podspec.most_at_once`, for all names at once).
-    """
-    lasting: dict[str, int] = {}
-    largest: dict[str, int] = {}
-    for path, container in document_places(spec, LASTING):
-        passes = path.startswith("spec.init") and container.get("restartPolicy") != "Always"
-        for name, amount in _amounts(container, wanted):
-            if passes:
-                largest[name] = max(largest.get(name, 0), lasting.get(name, 0) + amount)
-            else:
-                lasting[name] = lasting.get(name, 0) + amount
-    return {name: max(largest.get(name, 0), lasting.get(name, 0)) for name in largest | lasting}
+def _at_once(pod: Document, wanted: frozenset[str]) -> dict[str, int]:
+    """The wanted sizes of a pod: of its containers, or where it says so, of the whole."""
+    spec, holders = pod.get("spec") or {}, _holders(pod)
+    found = at_once(spec, partial(_sizes, wanted, holders))
+    found |= dict(_sizes(wanted, {"": [pod.get("status") or {}]}, spec))
+    return _with_overhead(found, spec.get("overhead") or {}, wanted)
 
 
-def _amounts(container: Document, wanted: frozenset[str]) -> Iterator[tuple[str, int]]:
+def _with_overhead(
+    found: dict[str, int], overhead: Mapping[str, Any], wanted: frozenset[str]
+) -> dict[str, int]:
+    """Of the pod's runtime class; it is added to a limit only where there is one."""
+    for name, amount in overhead.items():
+        requests, limits = (f"{part}.{name}" for part in _PARTS)
+        if requests in wanted:
+            found[requests] = found.get(requests, 0) + quantity.to_milli(amount)
+        if found.get(limits):
+            found[limits] += quantity.to_milli(amount)
+    return found
+
+
+def _holders(pod: Document) -> Mapping[str, list[Mapping[str, Any]]]:
+    """What the node says of each container; until a smaller size is in force the larger counts."""
+    status, found = pod.get("status") or {}, {}
+    for name in ("initContainerStatuses", "containerStatuses"):
+        for each in raw.records(status, name):
+            found[raw.text(each, "name")] = [each]
+    return found
+
+
+def _sizes(
+    wanted: frozenset[str], holders: Mapping[str, list[Mapping[str, Any]]], sized: Document
+) -> Iterator[tuple[str, int]]:
+    """The wanted sizes of a container, or of a spec, which has no name."""
+    told = holders.get(sized.get("name") or "", ())
     for part in _PARTS:
-        for name, amount in _of(container, part).items():
+        for name, amount in _of(sized, part).items():
             if (whole := f"{part}.{name}") in wanted:
-                yield whole, quantity.to_milli(amount)
+                yield whole, max([quantity.to_milli(amount), *_told(told, part, name)])
+
+
+def _told(statuses: Iterable[Mapping[str, Any]], part: str, name: str) -> Iterator[int]:
+    for status in statuses:
+        granted = raw.mapping(status, "allocatedResources") if part == "requests" else {}
+        for amounts in (granted, raw.mapping(status, "resources", part)):
+            with contextlib.suppress(ValueError):
+                yield quantity.to_milli(amounts.get(name, 0))
 
 
 def _of(container: Document, part: str) -> Mapping[str, Any]:
@@ -172,8 +201,7 @@ def counted_kind(name: str) -> str:
 
 def added(names: Collection[str], resource: Resource, document: Document, size: int) -> Amounts:
     """What a new object of `size` bytes adds to those of the names that it adds to at all."""
-    kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    found = {name: ONE for name in names if counted_kind(name) == kind}
+    found = {name: ONE for name in names if counted_kind(name) == resource.stored_name}
     if resource is PODS:
         found |= of_pod(names, document)
     if QUOTA_BYTES in names and resource is not RESOURCE_QUOTAS:
@@ -182,6 +210,14 @@ def added(names: Collection[str], resource: Resource, document: Document, size: 
 
 
 # ---- charging
+
+
+def grown(names: Collection[str], pod: Document, before: Document) -> Amounts:
+    """What a pod has become larger by, of the names that are of pods; what shrinks counts when it
+    is measured.
+    """
+    was, now = of_pod(names, before), of_pod(names, pod)
+    return {name: amount - was[name] for name, amount in now.items() if amount > was[name]}
 
 
 def charged(quota: Document, amounts: Amounts) -> Document | None:
@@ -211,9 +247,12 @@ def charged(quota: Document, amounts: Amounts) -> Document | None:
 def require_amounts(quota: Document, pod: Document) -> None:
     """Exceeded unless every container says how much it takes of cpu and memory in the quota."""
     missing: dict[str, list[str]] = {}
-    for _, container in document_places(pod.get("spec") or {}, LASTING):
+    spec = pod.get("spec") or {}
+    whole = {f"{part}.{name}" for part in _PARTS for name in _of(spec, part)}
+    whole |= _of(spec, "requests").keys()
+    for _, container in document_places(spec, LASTING):
         has = {f"{part}.{name}" for part in _PARTS for name in _of(container, part)}
-        has |= _of(container, "requests").keys()
+        has |= _of(container, "requests").keys() | whole
         for name in _REQUIRED & hard_of(quota).keys() - has:
             missing.setdefault(name, []).append(container.get("name") or "")
     if missing:

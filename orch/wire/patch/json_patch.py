@@ -16,6 +16,7 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED_SIZE = 3 * 2**20  # about the bytes in memory; copying the root into itself doubles it
 MAX_MOVED = 10_000_000  # elements of lists, behind those that were inserted or removed
 _VALUE_SIZE = 64
+_CONTAINER_SIZE = 256  # an object or list of its own: to make and to drop one takes about 1 µs
 _SHOWN_MAX = 200
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
@@ -175,6 +176,6 @@ def _size(value: Any, depth: int = 0) -> int:
     if not isinstance(value, dict | list):
         return _VALUE_SIZE + (len(value) if isinstance(value, str) else 0)
     check_depth(depth)
-    size = _VALUE_SIZE + sum(map(len, value)) if isinstance(value, dict) else _VALUE_SIZE
+    size = _CONTAINER_SIZE + (sum(map(len, value)) if isinstance(value, dict) else 0)
     items = value.values() if isinstance(value, dict) else value
     return size + sum(_size(item, depth + 1) for item in items)

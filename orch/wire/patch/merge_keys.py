@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orch.wire.names import ADMISSION_GROUP
 from orch.wire.patch.strategic_patch import Schema
 
 
@@ -46,8 +47,12 @@ _POD_STATUS = _object(
 )
 
 _PLAIN = _object(metadata=_METADATA)
+_WEBHOOKS = _object(metadata=_METADATA, webhooks=_by("name", matchConditions=_by("name")))
 _KINDS: Mapping[tuple[str, str], Schema] = {
     ("v1", "Pod"): _object(metadata=_METADATA, spec=_POD_SPEC, status=_POD_STATUS),
+    ("v1", "PodTemplate"): _object(
+        metadata=_METADATA, template=_object(metadata=_METADATA, spec=_POD_SPEC)
+    ),
     ("v1", "Node"): _object(
         metadata=_METADATA,
         spec=_object(podCIDRs=_AS_SET),
@@ -57,6 +62,8 @@ _KINDS: Mapping[tuple[str, str], Schema] = {
     ("v1", "ServiceAccount"): _object(
         metadata=_METADATA, secrets=_by("name"), imagePullSecrets=_by("name")
     ),
+    (f"{ADMISSION_GROUP}/v1", "MutatingWebhookConfiguration"): _WEBHOOKS,
+    (f"{ADMISSION_GROUP}/v1", "ValidatingWebhookConfiguration"): _WEBHOOKS,
 }
 
 

@@ -10,36 +10,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from orch.wire import causes, names
+from orch.wire import causes, names, raw
 from orch.wire.errors import Cause
 from orch.wire.podrules.podspec import document_places
 from orch.wire.records.fields import shapes_of
+from orch.wire.records.isolation import PodSecurityContext, SecurityContext
 from orch.wire.records.meta import WireModel
-from orch.wire.records.pods import PodSecurityContext, SecurityContext
 from orch.wire.validation import descending_path_problems, dns1123_subdomain_problems
 
 Document = Mapping[str, Any]
 
-_NO_USER_NAMESPACE = "agents cannot give a pod a user namespace"
-_REFUSED = {
-    "hostUsers": f"{_NO_USER_NAMESPACE}; leave it out, or set it to true",
-    "procMount": f"only Default is possible: Unmasked needs hostUsers: false, and "
-    f"{_NO_USER_NAMESPACE}",
-    "resources": "agents do not bound a pod as a whole; bound each of its containers",
-    "seLinuxOptions": "agents do not apply SELinux labels; leave it out",
-    "windowsOptions": "pods run on Linux; leave it out",
-}
+_WINDOWS = "windowsOptions"  # without effect, and named by the agent
+_LINUX = "linux"
+_NOT_OF_LINUX = "windows options cannot be set for a linux pod"
 _UNKNOWN = "there is no such field, so no agent would apply it; correct its name or leave it out"
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
-# Values that change nothing, of fields that the records do not have.
-_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {"hostUsers": (True,), "procMount": ("Default",)}
 _ONE_OF = {  # how to do what is done or refused in any case
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "seLinuxChangePolicy": ("MountOption", "Recursive"),
 }
-_OF_PODS = ("hostUsers", "resources")
+_OF_THE_HOST = ("hostNetwork", "hostPID", "hostIPC")  # not together with users of the pod's own
+_UNMASKED = "Unmasked"
+_WITH_OWN_USERS = "when `hostUsers` is false"
+_PROC_MOUNTS = ("Default", _UNMASKED)
 
 _ID_MAX = 2**31 - 1  # a larger one is cut to 32 bits by some runtimes, where it may be root's
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
@@ -58,15 +53,17 @@ _PROFILE_TYPES = _LOCALHOST, _, _ = ("Localhost", "RuntimeDefault", "Unconfined"
 
 def pod_causes(spec: Document) -> Iterator[Cause]:
     """What is wrong with the isolation of the pod as a whole."""
-    yield from _refused({name: spec.get(name) for name in _OF_PODS}, "spec")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield causes.invalid_value("spec.securityContext.shareProcessNamespace", True, text)
+    if spec.get("hostUsers") is False:
+        yield from _own_users_causes(spec)
     if name := spec.get("runtimeClassName"):
         for problem in dns1123_subdomain_problems(name):
             yield causes.invalid_value("spec.runtimeClassName", name, problem)
     context, path = spec.get("securityContext") or {}, "spec.securityContext"
     yield from _context_causes(context, path, PodSecurityContext)
+    yield from _windows_causes(context, path, raw.value(spec, "os", "name") or "")
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         yield from _id_causes(group, f"{path}.supplementalGroups[{index}]")
     yield from causes.unless_one_of(context, "supplementalGroupsPolicy", _GROUP_POLICIES, path)
@@ -74,10 +71,23 @@ def pod_causes(spec: Document) -> Iterator[Cause]:
         yield from _sysctl_causes(spec, context, f"{path}.sysctls")
 
 
-def container_causes(container: Document, path: str) -> Iterator[Cause]:
-    """What is wrong with the isolation of a container of any list."""
+def _own_users_causes(spec: Document) -> Iterator[Cause]:
+    for name in _OF_THE_HOST:
+        if spec.get(name):
+            yield causes.forbidden(f"spec.{name}", _WITH_OWN_USERS)
+
+
+def container_causes(
+    container: Document, path: str, *, host_users: bool = True, system: str = ""
+) -> Iterator[Cause]:
+    """What is wrong with the isolation of a container of any list; `system` is `spec.os.name`."""
     context, path = container.get("securityContext") or {}, f"{path}.securityContext"
     yield from _context_causes(context, path, SecurityContext)
+    yield from _windows_causes(context, path, system)
+    yield from causes.unless_one_of(context, "procMount", _PROC_MOUNTS, path)
+    if host_users and context.get("procMount") == _UNMASKED:
+        text = "`hostUsers` must be false to use `Unmasked`"
+        yield causes.invalid_value(f"{path}.procMount", _UNMASKED, text)
     if context.get("allowPrivilegeEscalation") is not False:
         return
     text = "cannot set `allowPrivilegeEscalation` to false and"
@@ -85,6 +95,11 @@ def container_causes(container: Document, path: str) -> Iterator[Cause]:
         yield causes.invalid_value(path, context, f"{text} `privileged` to true")
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
         yield causes.invalid_value(path, context, f"{text} `capabilities.Add` CAP_SYS_ADMIN")
+
+
+def _windows_causes(context: Document, path: str, system: str) -> Iterator[Cause]:
+    if system == _LINUX and context.get(_WINDOWS) is not None:
+        yield causes.forbidden(f"{path}.{_WINDOWS}", _NOT_OF_LINUX)
 
 
 def annotation_causes(new: Document, old: Document) -> Iterator[Cause]:
@@ -117,8 +132,8 @@ def _sysctl_causes(spec: Document, context: Document, path: str) -> Iterator[Cau
         name, at = sysctl.get("name") or "", f"{path}[{index}].name"
         if not name:
             yield causes.required(at)
-        elif len(name) > _SYSCTL_MAX or not _SYSCTL.fullmatch(name):
-            yield causes.invalid_value(at, name, _SYSCTL_TEXT)
+        elif problem := sysctl_name_problem(name):
+            yield causes.invalid_value(at, name, problem)
         elif name in seen:
             yield causes.duplicate(at, name)
         seen.add(name)
@@ -126,13 +141,24 @@ def _sysctl_causes(spec: Document, context: Document, path: str) -> Iterator[Cau
             yield causes.invalid_value(at, name, f"may not be specified when '{holder}' is true")
 
 
+def sysctl_name_problem(name: str) -> str:
+    """Why this is no name of a kernel parameter; "" when it is one."""
+    return "" if len(name) <= _SYSCTL_MAX and _SYSCTL.fullmatch(name) else _SYSCTL_TEXT
+
+
+def sysctl_namespace(name: str) -> Literal["Net", "IPC", ""]:
+    """The namespace whose parameter it is, written with dots; "" for one of the whole machine."""
+    if name.startswith("net."):
+        return "Net"
+    return "IPC" if name.startswith(_OF_IPC) else ""
+
+
 def _host_namespace(name: str, spec: Document) -> str:
     """The field by which the pod shares the host's value of a kernel parameter; "" for none."""
     slashed = 0 <= name.find("/") < (name.find(".") if "." in name else len(name))
     dotted = name.translate(_SWAPPED) if slashed else name
-    if spec.get("hostNetwork") and dotted.startswith("net."):
-        return "hostNetwork"
-    return "hostIPC" if spec.get("hostIPC") and dotted.startswith(_OF_IPC) else ""
+    holder = {"Net": "hostNetwork", "IPC": "hostIPC"}.get(sysctl_namespace(dotted), "")
+    return holder if spec.get(holder) else ""
 
 
 def _context_causes(context: Document, path: str, model: type[WireModel]) -> Iterator[Cause]:
@@ -161,10 +187,10 @@ def _beyond(record: Document, path: str, model: type[WireModel]) -> Iterator[Cau
 
 def _refused(fields: Document, path: str) -> Iterator[Cause]:
     for name, value in fields.items():
-        if value in _NOTHING or value in _WITHOUT_EFFECT.get(name, ()):
+        if value in _NOTHING or name == _WINDOWS:
             continue
         if name not in _ONE_OF:
-            yield causes.forbidden(f"{path}.{name}", _REFUSED.get(name, _UNKNOWN))
+            yield causes.forbidden(f"{path}.{name}", _UNKNOWN)
         elif value not in _ONE_OF[name]:
             yield causes.not_supported(f"{path}.{name}", value, _ONE_OF[name])
 

@@ -47,10 +47,10 @@ def placement_causes(spec: Document) -> Iterator[Cause]:
         yield from _gate_causes(spec)
 
 
-def toleration_causes(spec: Document) -> Iterator[Cause]:
-    """What is wrong with the tolerations of a pod."""
+def toleration_causes(spec: Document, path: str = "spec") -> Iterator[Cause]:
+    """What is wrong with the `tolerations` of a pod, or of what stands at `path`."""
     for index, toleration in enumerate(spec.get("tolerations") or ()):
-        at = f"spec.tolerations[{index}]"
+        at = f"{path}.tolerations[{index}]"
         key, operator = toleration.get("key"), toleration.get("operator") or ""
         effect, value = toleration.get("effect") or "", toleration.get("value") or ""
         if key:

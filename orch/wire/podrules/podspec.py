@@ -12,13 +12,21 @@ from typing import Any
 
 from orch.wire import names, quantity, raw
 from orch.wire.records.core import Taint
-from orch.wire.records.pods import Container, ContainerStatus, Pod, PodStatus, Toleration
+from orch.wire.records.pods import (
+    Container,
+    ContainerRestartRule,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+    Toleration,
+)
 
 LASTING = ("initContainers", "containers")
 LISTS = (*LASTING, "ephemeralContainers")
 PULL_POLICIES = ALWAYS, IF_NOT_PRESENT, NEVER = ("Always", "IfNotPresent", "Never")
 
 FILE, URL, API = "file", "http", "api"  # values of the source annotation
+RESTARTING = _, RESTART_ALL = ("Restart", "RestartAllContainers")  # actions of rules
 FINAL_PHASES = ("Succeeded", "Failed")
 DEFAULT_GRACE_S = 30
 
@@ -89,6 +97,27 @@ def is_sidecar(container: Container) -> bool:
     return container.restartPolicy == "Always"
 
 
+def starts_again(pod: Pod, container: Container, exit_code: int) -> bool:
+    """Whether a container that ended so starts again: by its rules, its policy or the pod's."""
+    if fitting_rule(container, exit_code):
+        return True
+    policy = container.restartPolicy or pod.spec.restartPolicy
+    return exit_code != 0 if policy == "OnFailure" else policy != "Never"
+
+
+def fitting_rule(container: Container, exit_code: int) -> ContainerRestartRule | None:
+    """The first of its rules that an end fits."""
+    rules = container.restartPolicyRules if container.restartPolicy else None
+    return next((rule for rule in rules or () if _fits(rule, exit_code)), None)
+
+
+def _fits(rule: ContainerRestartRule, exit_code: int) -> bool:
+    codes = rule.exitCodes
+    if rule.action not in RESTARTING or codes is None or codes.operator not in ("In", "NotIn"):
+        return False
+    return (exit_code in (codes.values or ())) == (codes.operator == "In")
+
+
 def pull_policy(image: str, given: str | None = None) -> str:
     """The given policy, else Always for a moving tag: latest, or none and no digest."""
     _, _, tag = image.rpartition("/")[2].partition(":")
@@ -121,23 +150,85 @@ def limits(container: Container) -> Mapping[str, Any]:
     return (container.resources and container.resources.limits) or {}
 
 
+def effective_limits(pod: Pod, container: Container) -> Mapping[str, Any]:
+    """The container's limits; of cpu and memory, those of the pod where it has none."""
+    return {**_of_both(pod_level(pod, "limits")), **_above_zero(limits(container))}
+
+
+def _of_both(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: amounts[name] for name in _QOS_RESOURCES if name in amounts}
+
+
+def _above_zero(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: amount for name, amount in amounts.items() if amount not in (0, "0")}
+
+
 def requests(container: Container) -> Mapping[str, Any]:
     """The container's requests; a limit without a request counts as one."""
     given = (container.resources and container.resources.requests) or {}
     return {**limits(container), **given}
 
 
+def pod_level(pod: Pod, part: str) -> Mapping[str, Any]:
+    """The `requests` or `limits` of a pod as a whole; a limit without a request counts as one,
+    unless its containers request some.
+    """
+    resources = pod.spec.resources
+    given: Mapping[str, Any] = (resources and getattr(resources, part)) or {}
+    if part == "limits" or not (most := resources and resources.limits):
+        return given
+    lasting = [*pod.spec.containers, *(pod.spec.initContainers or ())]
+    spread = {name for container in lasting for name in requests(container)}
+    return {**{name: amount for name, amount in most.items() if name not in spread}, **given}
+
+
+def asks_for_extended(pod: Pod) -> bool:
+    """Whether a container asks for an extended resource, `example.com/name`, devices perhaps."""
+    return any("/" in name for container in all_containers(pod) for name in limits(container))
+
+
 def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int:
     """What must be free for the pod, in thousandths unless `read` counts otherwise."""
-    return _at_once(pod, lambda container: read(requests(container).get(resource, 0)))
+    whole = _pod_level_request(pod, resource)
+    if whole is not None:
+        return read(whole) + _overhead(pod, resource, read)
+    parts = _at_once(pod, lambda container: read(_request(container, resource) or 0))
+    return parts + _overhead(pod, resource, read)
+
+
+def _request(container: Container, resource: str) -> Any:
+    """`requests` of one resource, whatever the number of the others; None if there is none."""
+    given = container.resources and container.resources.requests
+    return given[resource] if given and resource in given else limits(container).get(resource)
+
+
+def _pod_level_request(pod: Pod, resource: str) -> Any:
+    """Likewise of `pod_level`."""
+    resources = pod.spec.resources
+    given, most = (resources and resources.requests) or {}, (resources and resources.limits) or {}
+    if resource in given or resource not in most:
+        return given.get(resource)
+    lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
+    spread = any(_request(container, resource) is not None for container in lasting)
+    return None if spread else most[resource]
 
 
 def limited(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int | None:
-    """What the pod may use at most; None unless each of its containers is limited."""
+    """What the pod may use at most; None unless it or each of its containers is limited."""
+    whole = pod_level(pod, "limits")
+    if resource in whole:
+        return read(whole[resource]) + _overhead(pod, resource, read)
     lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
     if any(resource not in limits(container) for container in lasting):
         return None
-    return _at_once(pod, lambda container: read(limits(container)[resource]))
+    parts = _at_once(pod, lambda container: read(limits(container)[resource]))
+    return parts + _overhead(pod, resource, read)
+
+
+def _overhead(pod: Pod, resource: str, read: Callable[[Any], int]) -> int:
+    """What the runtime itself needs for the pod."""
+    amounts = pod.spec.overhead
+    return read(amounts.get(resource, 0)) if amounts else 0
 
 
 def _at_once(pod: Pod, amount: Callable[[Container], int]) -> int:
@@ -168,8 +259,11 @@ def qos_class(pod: Pod) -> str:
     Guaranteed when every container limits cpu and memory and requests exactly that, BestEffort when
     none requests anything. ValueError for a malformed amount.
     """
-    containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
-    amounts = [(_counted(requests(c)), _counted(limits(c))) for c in containers]
+    if pod.spec.resources is not None:
+        amounts = [tuple(_counted(pod_level(pod, part)) for part in ("requests", "limits"))]
+    else:
+        containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
+        amounts = [(_counted(requests(c)), _counted(limits(c))) for c in containers]
     if not any(wanted or limited for wanted, limited in amounts):
         return BEST_EFFORT
     if all(

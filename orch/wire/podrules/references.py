@@ -17,12 +17,15 @@ from orch.wire.podrules.podspec import document_places
 from orch.wire.validation import (
     config_key_problems,
     dns1123_subdomain_problems,
+    local_path_problems,
     qualified_name_problems,
     variable_name_problems,
 )
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
+TOKEN_S = 3600  # the life of a projected token that names none
+FILE_KEY_MAX = 128  # characters of a name in a file of variables
 PULL_SECRETS = 64  # so many of a pod are read; the reference has no bound
 _OF_KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 _OF_WHOLES = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
@@ -106,8 +109,10 @@ def _of_container(container: Mapping[str, Any], path: str) -> Iterator[ApiRefere
                 yield ApiReference(kind, raw.text(source, field, "name"), at, holder)
 
 
-def variable_causes(variables: Iterable[Mapping[str, Any]], path: str) -> Iterator[Cause]:
-    """What is wrong with the `env` of a container."""
+def variable_causes(
+    variables: Iterable[Mapping[str, Any]], path: str, volumes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Cause]:
+    """What is wrong with the `env` of a container; `volumes` are the pod's by name."""
     for index, variable in enumerate(variables):
         name, at = variable.get("name"), f"{path}[{index}]"
         if not name:
@@ -115,10 +120,12 @@ def variable_causes(variables: Iterable[Mapping[str, Any]], path: str) -> Iterat
         else:
             yield from causes.invalid_values(f"{at}.name", name, variable_name_problems(name))
         if variable.get("valueFrom") is not None:
-            yield from _source_causes(variable, f"{at}.valueFrom")
+            yield from _source_causes(variable, f"{at}.valueFrom", volumes)
 
 
-def _source_causes(variable: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _source_causes(
+    variable: Mapping[str, Any], path: str, volumes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Cause]:
     source = variable["valueFrom"]
     named = [name for name in _SOURCES if source.get(name) is not None]
     if "fieldRef" in named:
@@ -128,6 +135,8 @@ def _source_causes(variable: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for name in _OF_KEYS:
         if name in named:
             yield from _key_causes(source[name], f"{path}.{name}")
+    if "fileKeyRef" in named:
+        yield from _file_key_causes(source["fileKeyRef"], f"{path}.fileKeyRef", volumes)
     if not named:
         detail = f"must specify one of: {', '.join(f'`{name}`' for name in _SOURCES)}"
         yield causes.invalid_value(path, "", detail)
@@ -165,6 +174,23 @@ def _key_causes(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield causes.required(f"{path}.key")
     else:
         yield from causes.invalid_values(f"{path}.key", key, config_key_problems(key))
+
+
+def _file_key_causes(
+    reference: Mapping[str, Any], path: str, volumes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Cause]:
+    yield from causes.unless_given(reference, path, "volumeName", "path", "key")
+    volume, file, key = (raw.text(reference, name) for name in ("volumeName", "path", "key"))
+    yield from causes.invalid_values(f"{path}.path", file, local_path_problems(file))
+    if key:
+        yield from causes.invalid_values(f"{path}.key", key, variable_name_problems(key))
+    if len(key) > FILE_KEY_MAX:
+        yield causes.too_long(f"{path}.key", f"may not be more than {FILE_KEY_MAX} bytes")
+    if volume and volume not in volumes:
+        yield causes.not_found(f"{path}.volumeName", volume)
+    elif volume and volumes[volume].get("emptyDir") is None:
+        text = "must be the name of an emptyDir volume"
+        yield causes.invalid_value(f"{path}.volumeName", volume, text)
 
 
 def field_causes(

@@ -6,21 +6,25 @@ add up to is in `podspec`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from orch.wire import causes, quantity, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules.podspec import LASTING, document_places
 from orch.wire.validation import qualified_name_problems
 
 Document = Mapping[str, Any]
 
 RESIZED = ("cpu", "memory")
+PARTS = ("requests", "limits")
 NOT_NEGATIVE = "must be greater than or equal to 0"
-_STANDARD = (*RESIZED, "ephemeral-storage")
-_HUGE_PAGES = "hugepages-"
+STANDARD = (*RESIZED, "ephemeral-storage")
+HUGE_PAGES = "hugepages-"  # resources begin with it
 _NATIVE = "kubernetes.io/"
+_QUOTA = "requests."
 _SHOWN_MAX = 100  # characters of a name or an amount inside a text
 
 
@@ -40,10 +44,78 @@ def resource_causes(
             text = f"must be {relation} {limit}"
             yield causes.invalid_value(f"{path}.requests", requests[name], text)
     names = {*limits, *requests}
-    if names.isdisjoint(RESIZED) and any(name.startswith(_HUGE_PAGES) for name in names):
+    if names.isdisjoint(RESIZED) and any(name.startswith(HUGE_PAGES) for name in names):
         yield causes.forbidden(path, "HugePages require cpu or memory")
     if resources.get("claims"):
         yield from _claim_causes(resources, f"{path}.claims", claims)
+
+
+def pod_level_causes(spec: Document) -> Iterator[Cause]:
+    """What is wrong with the resources of a pod as a whole, also beside those of its containers."""
+    resources, path = raw.mapping(spec, "resources"), "spec.resources"
+    if resources.get("claims") is not None:
+        text = "claims may not be set for Resources at pod-level"
+        yield causes.forbidden(f"{path}.claims", text)
+    plain = {part: raw.mapping(resources, part) for part in PARTS}
+    for part in PARTS:
+        for name in plain[part]:
+            if name not in RESIZED and not name.startswith(HUGE_PAGES):
+                yield causes.not_supported(causes.at_key(f"{path}.{part}", name), name, RESIZED)
+    found = [*resource_causes(plain, path)]
+    yield from found
+    if not found:
+        yield from _consistency_causes(spec, plain, path)
+
+
+def _consistency_causes(spec: Document, pod: Document, path: str) -> Iterator[Cause]:
+    together = at_once(spec)
+    for name, amount in pod["requests"].items():
+        wanted = together.get(f"requests.{name}", 0)
+        if wanted > quantity.to_milli(amount):
+            shown = quantity.format_milli(wanted)
+            text = f"must be greater than or equal to aggregate container requests of {shown}"
+            yield causes.invalid_value(causes.at_key(f"{path}.requests", name), amount, text)
+    for index, container in enumerate(raw.records(spec, "containers")):
+        for name, amount in raw.mapping(container, "resources", "limits").items():
+            most = pod["limits"].get(name)
+            if most is not None and _is_more(amount, most):
+                at = causes.at_key(f"{path}.containers[{index}]", name) + ".limits"
+                text = f"must be less than or equal to pod limits of {_shown(most)}"
+                yield causes.invalid_value(at, amount, text)
+
+
+def _is_more(amount: Any, most: Any) -> bool:
+    try:
+        return quantity.parse_quantity(amount) > quantity.parse_quantity(most)
+    except ValueError:
+        return False  # refused where it is
+
+
+Sizes = Callable[[Document], Iterable[tuple[str, int]]]
+
+
+def readable_sizes(container: Document) -> Iterator[tuple[str, int]]:
+    """`requests.cpu`, `limits.memory`, … of a container in thousandths, without unreadable ones."""
+    for part in PARTS:
+        for name, amount in raw.mapping(container, "resources", part).items():
+            with contextlib.suppress(ValueError):
+                yield f"{part}.{name}", quantity.to_milli(amount)
+
+
+def at_once(spec: Document, sizes: Sizes = readable_sizes) -> dict[str, int]:
+    """The sizes of all containers that run side by side, or if more, of an init container
+    (`podspec.most_at_once`, for all names at once).
+    """
+    lasting: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for path, container in document_places(spec, LASTING):
+        passes = path.startswith("spec.init") and container.get("restartPolicy") != "Always"
+        for name, amount in sizes(container):
+            if passes:
+                largest[name] = max(largest.get(name, 0), lasting.get(name, 0) + amount)
+            else:
+                lasting[name] = lasting.get(name, 0) + amount
+    return {name: max(largest.get(name, 0), lasting.get(name, 0)) for name in largest | lasting}
 
 
 def _amounts(given: Document, path: str) -> Generator[Cause, None, dict[str, Decimal]]:
@@ -58,7 +130,7 @@ def _amounts(given: Document, path: str) -> Generator[Cause, None, dict[str, Dec
             continue
         if found[name] < 0:
             yield causes.invalid_value(at, amount, NOT_NEGATIVE)
-        if name not in _STANDARD:
+        if name not in STANDARD:
             yield from causes.invalid_values(at, name, _name_problems(name))
             yield from causes.invalid_values(at, amount, _amount_problems(name, found[name]))
     return found
@@ -67,9 +139,9 @@ def _amounts(given: Document, path: str) -> Generator[Cause, None, dict[str, Dec
 def _name_problems(name: str) -> tuple[str, ...]:
     if problems := qualified_name_problems(name):
         return problems
-    if "/" not in name and not name.startswith(_HUGE_PAGES):
+    if "/" not in name and not name.startswith(HUGE_PAGES):
         return ("must be a standard resource for containers",)
-    if _is_extended(name) and name.startswith("requests."):
+    if _is_extended(name) and name.startswith(_QUOTA):
         return ("doesn't follow extended resource name standard",)
     return ()
 
@@ -77,8 +149,15 @@ def _name_problems(name: str) -> tuple[str, ...]:
 def _amount_problems(name: str, amount: Decimal) -> Iterator[str]:
     if _is_extended(name) and amount % 1:
         yield "must be an integer"
-    if name.startswith(_HUGE_PAGES) and not _is_divisible(name, amount):
+    if name.startswith(HUGE_PAGES) and not _is_divisible(name, amount):
         yield f"it is not positive integer multiple of {_shown(name)}"
+
+
+def is_extended_name(name: str) -> bool:
+    """Whether a node may offer such a resource: `example.com/name`, in nobody's reserved domain."""
+    quota = f"{_QUOTA}{name}"  # is the name to count it by, and is valid as well
+    well_formed = _is_extended(name) and not name.startswith(_QUOTA)
+    return well_formed and not qualified_name_problems(quota)
 
 
 def _is_extended(name: str) -> bool:
@@ -87,12 +166,12 @@ def _is_extended(name: str) -> bool:
 
 def _is_exclusive(name: str) -> bool:
     """Whether it cannot be shared, so that all that is requested is what is limited."""
-    return name not in _STANDARD and (_is_extended(name) or name.startswith(_HUGE_PAGES))
+    return name not in STANDARD and (_is_extended(name) or name.startswith(HUGE_PAGES))
 
 
 def _is_divisible(name: str, amount: Decimal) -> bool:
     try:
-        size = quantity.parse_quantity(name.removeprefix(_HUGE_PAGES))
+        size = quantity.parse_quantity(name.removeprefix(HUGE_PAGES))
     except ValueError:
         return False
     return size > 0 and not amount % size

@@ -17,7 +17,7 @@ from orch.wire.podrules import containers, isolation
 from orch.wire.podrules.containers import PodFacts
 from orch.wire.podrules.placement import placement_causes
 from orch.wire.podrules.podspec import DEFAULT_GRACE_S, document_places
-from orch.wire.podrules.resources import resource_causes
+from orch.wire.podrules.resources import pod_level_causes, resource_causes
 from orch.wire.podrules.volumes import volume_causes
 from orch.wire.validation import (
     address_problems,
@@ -41,10 +41,12 @@ _NAMES = {  # fields that name something, and what they must be
     "priorityClassName": dns1123_subdomain_problems,
     "hostname": dns1123_label_problems,
     "subdomain": dns1123_label_problems,
+    "hostnameOverride": dns1123_subdomain_problems,
 }
 _RARE = ("dnsConfig", "hostAliases", "overhead", "readinessGates", "resourceClaims")
 _SERVERS_MAX = 3
 _SEARCHES_MAX = 32
+_HOST_NAME_MAX = 64  # of the kernel
 _SEARCH_TEXT_MAX = 2048
 
 
@@ -66,6 +68,8 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
     if volumes := spec.get("volumes"):
         yield from volume_causes(volumes, valid)
     yield from _container_causes(spec, pod_facts(spec, valid))
+    if spec.get("resources"):
+        yield from pod_level_causes(spec)
     for name, choices in _CHOICES.items():
         yield from causes.unless_one_of(spec, name, choices, "spec")
     system = raw.value(spec, "os", "name")
@@ -77,6 +81,8 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
         if value := spec.get(name):
             found = problems(value) if isinstance(value, str) else ("must be a text",)
             yield from causes.invalid_values(f"spec.{name}", value, found)
+    if spec.get("hostnameOverride"):
+        yield from _override_causes(spec)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not is_within(deadline, 1, INT32_MAX):
         text = f"must be between 1 and {INT32_MAX}, inclusive"
@@ -88,12 +94,12 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
 def pod_facts(spec: Document, volumes: Mapping[str, Document]) -> PodFacts:
     """What its containers may refer to."""
     grace_s = spec.get("terminationGracePeriodSeconds")
-    claims = (raw.text(claim, "name") for claim in raw.records(spec, "resourceClaims"))
     return PodFacts(
         volumes=volumes,
-        claims=frozenset(claims),
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
         restarts=spec.get("restartPolicy") != "Never",
+        system=raw.value(spec, "os", "name") or "",
+        host_users=spec.get("hostUsers") is not False,
     )
 
 
@@ -126,11 +132,18 @@ def _rare_causes(spec: Document) -> Iterator[Cause]:
         yield from causes.invalid_values(at, kind, qualified_name_problems(kind))
     overhead = raw.mapping(spec, "overhead")
     yield from resource_causes({"limits": overhead}, "spec.overhead")
-    claims = raw.records(spec, "resourceClaims")
-    named = [{"name": raw.text(claim, "name")} for claim in claims]
-    yield from containers.name_causes(named, "spec.resourceClaims", set())
-    for index, claim in enumerate(claims):
-        yield from _claim_causes(claim, f"spec.resourceClaims[{index}]")
+    if spec.get("resourceClaims"):
+        text = "agents allocate no resources dynamically; leave it out"
+        yield causes.forbidden("spec.resourceClaims", text)
+
+
+def _override_causes(spec: Document) -> Iterator[Cause]:
+    at = "spec.hostnameOverride"
+    for name in ("setHostnameAsFQDN", "hostNetwork"):
+        if spec.get(name):
+            yield causes.forbidden(at, f"may not be specified when {name} is true")
+    if len(str(spec["hostnameOverride"])) > _HOST_NAME_MAX:
+        yield causes.too_long(at, f"may not be more than {_HOST_NAME_MAX} bytes")
 
 
 def _dns_causes(spec: Document) -> Iterator[Cause]:
@@ -166,19 +179,6 @@ def _alias_causes(alias: Document, path: str) -> Iterator[Cause]:
     for index, name in enumerate(_texts(alias, "hostnames")):
         at = f"{path}.hostnames[{index}]"
         yield from causes.invalid_values(at, name, dns1123_subdomain_problems(name))
-
-
-def _claim_causes(claim: Document, path: str) -> Iterator[Cause]:
-    names = ("resourceClaimName", "resourceClaimTemplateName")
-    given = [name for name in names if claim.get(name) is not None]
-    shown = " or ".join(f"`{name}`" for name in names)
-    if len(given) > 1:
-        yield causes.invalid_value(path, claim, f"at most one of {shown} may be specified")
-    elif not given:
-        yield causes.invalid_value(path, claim, f"must specify one of: {shown}")
-    for name in given:
-        problems = dns1123_subdomain_problems(str(claim[name]))
-        yield from causes.invalid_values(f"{path}.{name}", claim[name], problems)
 
 
 def _texts(record: Document, name: str) -> list[str]:

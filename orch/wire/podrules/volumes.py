@@ -1,7 +1,7 @@
 """The volumes of a pod: mistakes that no agent could make good; pure.
 
 Rules, field paths and texts are the reference's (K:pkg/apis/core/validation), also where its paths
-leave out an index. Of volumes that agents here do not make, only what must be given is checked.
+leave out an index. Volumes that agents here do not mount are refused, by the name of their kind.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _HOST_PATH_TYPES = (
     "Socket",
 )  # fmt: skip
 _TOKEN_MIN_S, _TOKEN_MAX_S = 10 * 60, 2**32
+_SERVER_MAX, _SHARE_MAX = 253, 1024  # bytes of a server's name, and of a path on it
 _CONFLICT = "conflicting duplicate paths"
 _REQUIRED = {  # of volumes that agents do not make
     "awsElasticBlockStore": ("volumeID",),
@@ -42,7 +43,6 @@ _REQUIRED = {  # of volumes that agents do not make
     "gitRepo": ("repository",),
     "glusterfs": ("endpoints", "path"),
     "iscsi": ("targetPortal", "iqn"),
-    "nfs": ("server", "path"),
     "persistentVolumeClaim": ("claimName",),
     "photonPersistentDisk": ("pdID",),
     "portworxVolume": ("volumeID",),
@@ -54,13 +54,28 @@ _REQUIRED = {  # of volumes that agents do not make
 }
 
 
+_BY_HOST = "mount it on the node and use hostPath"
+_NOT_OFFERED = {
+    **dict.fromkeys(_REQUIRED, f"agents do not mount storage of this kind; {_BY_HOST}"),
+    "csi": f"there are no storage drivers; {_BY_HOST}",
+    "ephemeral": "there are no claims of storage; use emptyDir",
+    "fc": f"agents do not mount storage of this kind; {_BY_HOST}",
+    "flocker": f"agents do not mount storage of this kind; {_BY_HOST}",
+    "gitRepo": "agents clone nothing; use an init container and emptyDir",
+    "persistentVolumeClaim": "there are no claims of storage; use hostPath or emptyDir",
+}
+
+
 def volume_causes(volumes: Iterable[Document], valid: dict[str, Document]) -> Iterator[Cause]:
-    """What is wrong with the volumes of a pod; those without mistakes are added to `valid`."""
+    """What is wrong with the volumes of a pod; those without mistakes are added to `valid`, even
+    if they are of a kind that is not offered.
+    """
     for index, volume in enumerate(volumes):
         found = [*_volume_causes(volume, f"spec.volumes[{index}]", valid)]
         yield from found
         if not found:
             valid[volume["name"]] = volume
+            yield from _offer_causes(volume, f"spec.volumes[{index}]")
 
 
 def _volume_causes(volume: Document, path: str, valid: Mapping[str, Document]) -> Iterator[Cause]:
@@ -76,6 +91,13 @@ def _volume_causes(volume: Document, path: str, valid: Mapping[str, Document]) -
         yield causes.duplicate(at, name)
     else:
         yield from causes.invalid_values(at, name, dns1123_label_problems(name))
+
+
+def _offer_causes(volume: Document, path: str) -> Iterator[Cause]:
+    """A kind that the reference mounts, and agents here do not."""
+    for kind in _NOT_OFFERED.keys() & volume.keys():
+        if volume[kind] is not None:
+            yield causes.forbidden(f"{path}.{kind}", f"not offered here: {_NOT_OFFERED[kind]}")
 
 
 def _source_causes(kind: str, source: Any, path: str) -> Iterable[Cause]:
@@ -103,6 +125,17 @@ def _host_path_causes(source: Document, path: str) -> Iterator[Cause]:
         return
     yield from causes.invalid_values(f"{path}.path", place, upward_path_problems(place))
     yield from causes.unless_one_of(source, "type", _HOST_PATH_TYPES, path)
+
+
+def _nfs_causes(source: Document, path: str) -> Iterator[Cause]:
+    yield from causes.unless_given(source, path, "server")
+    yield from causes.unless_given(source, path, "path")
+    place = raw.text(source, "path")
+    if place and not place.startswith("/"):
+        yield causes.invalid_value(f"{path}.path", place, "must be an absolute path")
+    for name, most in (("server", _SERVER_MAX), ("path", _SHARE_MAX)):
+        if len(raw.text(source, name).encode()) > most:
+            yield causes.too_long(f"{path}.{name}", f"may not be more than {most} bytes")
 
 
 def _image_causes(source: Document, path: str) -> Iterator[Cause]:
@@ -206,13 +239,10 @@ def _token_causes(source: Any, path: str, volume: str) -> Iterator[Cause]:
     yield from _file_causes({"path": raw.text(source, "path")}, volume)
 
 
-def _bundle_causes(source: Any, path: str, _volume: str) -> Iterator[Cause]:
-    given = [name for name in ("name", "signerName") if raw.value(source, name) is not None]
-    if not given:
-        yield causes.required(path, "either name or signerName must be specified")
-    elif len(given) > 1:
-        yield causes.invalid_value(path, source, "only one of name and signerName may be used")
-    yield from _file_causes({"path": raw.text(source, "path")}, path)
+def _not_offered_causes(_source: Any, path: str, _volume: str) -> Iterator[Cause]:
+    """The kinds that say what to trust, and certificates for pods, are not served."""
+    text = "is not offered here; put certificates into a configMap or a secret and project that"
+    yield causes.forbidden(path, text)
 
 
 _RULES: Mapping[str, Callable[[Document, str], Iterator[Cause]]] = {
@@ -221,6 +251,7 @@ _RULES: Mapping[str, Callable[[Document, str], Iterator[Cause]]] = {
     "emptyDir": _empty_dir_causes,
     "hostPath": _host_path_causes,
     "image": _image_causes,
+    "nfs": _nfs_causes,
     "projected": _projected_causes,
     "secret": _secret_causes,
 }
@@ -229,5 +260,6 @@ _PROJECTIONS: Mapping[str, Callable[[Document, str, str], Iterator[Cause]]] = {
     "configMap": _projected_object_causes,
     "downwardAPI": _projected_facts_causes,
     "serviceAccountToken": _token_causes,
-    "clusterTrustBundle": _bundle_causes,
+    "clusterTrustBundle": _not_offered_causes,
+    "podCertificate": _not_offered_causes,
 }

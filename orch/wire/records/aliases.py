@@ -18,9 +18,14 @@ Document = dict[str, Any]
 OWN_BY_UPSTREAM: Mapping[str, str] = {
     "authentication.k8s.io": names.AUTHENTICATION_GROUP,
     "authorization.k8s.io": names.AUTHORIZATION_GROUP,
+    "certificates.k8s.io": names.CERTIFICATES_GROUP,
     "coordination.k8s.io": names.COORDINATION_GROUP,
     "rbac.authorization.k8s.io": names.RBAC_GROUP,
+    "node.k8s.io": names.NODE_GROUP,
+    "admissionregistration.k8s.io": names.ADMISSION_GROUP,
     "scheduling.k8s.io": names.SCHEDULING_GROUP,
+    "events.k8s.io": names.EVENTS_GROUP,
+    "apiextensions.k8s.io": names.EXTENSIONS_GROUP,
 }
 UPSTREAM_BY_OWN: Mapping[str, str] = {own: theirs for theirs, own in OWN_BY_UPSTREAM.items()}
 _UPSTREAM_LEASE_NAMESPACE = "kube-node-lease"
@@ -35,7 +40,7 @@ _OWN_GROUPS = "|".join(map(re.escape, sorted(UPSTREAM_BY_OWN, key=len, reverse=T
 # review; any text in quotes.
 _TEXT = r'"(?:[^"\\]++|\\.)*+"?'  # possessive: clients send it, and it may be long
 _MESSAGE = re.compile(
-    rf"(?P<before>(?<![\w./\[-])(?:[A-Za-z]++\.)?)(?P<group>{_OWN_GROUPS})(?![\w-]|\.\w)"
+    rf"(?P<before>(?<![\w./\[-])(?:[A-Za-z]++\.)?)(?P<group>{_OWN_GROUPS})(?![\w-]|\.\w|/(?!v\d))"
     rf"(?P<name> {_TEXT})?|\b(?P<field>{'|'.join(_REVIEW_FIELDS_UPSTREAM)})\b|(?P<text>{_TEXT})",
     re.DOTALL,
 )
@@ -116,7 +121,7 @@ def _translated(
     """All group names in a record of these groups; malformed parts are unchanged."""
     result = dict(document)
     _set(result, "apiVersion", lambda text: _api_version(text, groups))
-    _set(result, "metadata", lambda record: _with_owners(record, groups))
+    _set(result, "metadata", lambda record: _with_versions(record, groups))
     _set(result, "roleRef", lambda role: _with_group(role, groups))
     _set(result, "subjects", lambda items: _each(items, lambda item: _with_group(item, groups)))
     _set(result, "rules", lambda rules: _rules(rules, groups))
@@ -141,15 +146,20 @@ def _api_version(text: Any, groups: Mapping[str, str]) -> Any:
     return f"{groups.get(group, group)}/{version}"
 
 
-def _with_owners(metadata: Any, groups: Mapping[str, str]) -> Any:
-    def translate(owner: Any) -> Any:
-        if not isinstance(owner, dict) or "apiVersion" not in owner:
-            return owner
-        return {**owner, "apiVersion": _api_version(owner["apiVersion"], groups)}
+def _with_versions(metadata: Any, groups: Mapping[str, str]) -> Any:
+    """Those of owners, and of who set which field."""
 
-    if not isinstance(metadata, dict) or "ownerReferences" not in metadata:
+    def translate(record: Any) -> Any:
+        if not isinstance(record, dict) or "apiVersion" not in record:
+            return record
+        return {**record, "apiVersion": _api_version(record["apiVersion"], groups)}
+
+    if not isinstance(metadata, dict):
         return metadata
-    return {**metadata, "ownerReferences": _each(metadata["ownerReferences"], translate)}
+    result = dict(metadata)
+    for name in ("ownerReferences", "managedFields"):
+        _set(result, name, lambda records: _each(records, translate))
+    return result
 
 
 def _each(items: Any, translate: Callable[[Any], Any]) -> Any:

@@ -1,10 +1,14 @@
-"""The records of `authentication.orch.io/v1`, and the identity of an authenticated caller.
+"""The records of `authentication.orch.io/v1` and `certificates.orch.io/v1`, and the identity of an
+authenticated caller.
 
-Reviews (whose token is this, who am I) and token requests are answered, never stored.
+Reviews (whose token is this, who am I) and token requests are answered, never stored. Of a request
+for a certificate `request` and `certificate` are PEM, in base64; the server itself says who asks
+(`username`, `uid`, `groups`, `extra`), and nobody changes that afterwards.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,14 +16,20 @@ from pydantic import Field
 
 from orch.wire.names import (
     AUTHENTICATION_GROUP,
+    CERTIFICATES_GROUP,
     GROUP_AUTHENTICATED,
     GROUP_NODES,
     GROUP_UNAUTHENTICATED,
+    SIGNERS_UPSTREAM,
     USER_NODE_PREFIX,
 )
-from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.records.configuration import Base64
+from orch.wire.records.meta import ApiObject, Int32, WireModel
 
 _API_VERSION = f"{AUTHENTICATION_GROUP}/v1"
+APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+DIGITAL_SIGNATURE, KEY_ENCIPHERMENT = "digital signature", "key encipherment"
+CLIENT_AUTH, SERVER_AUTH = "client auth", "server auth"
 
 
 class UserInfo(WireModel):
@@ -124,3 +134,47 @@ def user_info(identity: Identity) -> UserInfo:
         groups=list(identity.groups) or None,
         extra={key: list(values) for key, values in identity.extra.items()} or None,
     )
+
+
+class CertificateSigningRequestSpec(WireModel):
+    request: Base64 = ""
+    signerName: str = ""
+    expirationSeconds: Int32 | None = None
+    usages: list[str] | None = None
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class CertificateSigningRequestCondition(WireModel):
+    type: str
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    lastUpdateTime: str | None = None
+    lastTransitionTime: str | None = None
+
+
+class CertificateSigningRequestStatus(WireModel):
+    conditions: list[CertificateSigningRequestCondition] | None = None
+    certificate: Base64 | None = None
+
+
+class CertificateSigningRequest(ApiObject):
+    apiVersion: str = f"{CERTIFICATES_GROUP}/v1"
+    kind: str = "CertificateSigningRequest"
+    spec: CertificateSigningRequestSpec = Field(default_factory=CertificateSigningRequestSpec)
+    status: CertificateSigningRequestStatus = Field(default_factory=CertificateSigningRequestStatus)
+
+    @property
+    def signer(self) -> str:
+        """The signer by this service's own name."""
+        return SIGNERS_UPSTREAM.get(self.spec.signerName, self.spec.signerName)
+
+    @property
+    def pem(self) -> bytes:
+        return base64.b64decode(self.spec.request)
+
+    def condition(self, kind: str) -> CertificateSigningRequestCondition | None:
+        return next((c for c in self.status.conditions or () if c.type == kind), None)

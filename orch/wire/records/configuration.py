@@ -1,4 +1,5 @@
-"""The records of ConfigMaps, Secrets, ServiceAccounts, ResourceQuotas, Leases and PriorityClasses.
+"""The records of kinds that hold settings: ConfigMaps, Secrets, ServiceAccounts, ResourceQuotas,
+Leases, PodTemplates, classes of pods, and definitions of kinds.
 
 Values of `Secret.data` and `ConfigMap.binaryData` are base64 text; `Secret.stringData` is only
 ever sent, never stored.
@@ -12,10 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from orch.wire.names import COORDINATION_GROUP, SCHEDULING_GROUP
+from orch.wire.names import COORDINATION_GROUP, EXTENSIONS_GROUP, NODE_GROUP, SCHEDULING_GROUP
 from orch.wire.quantity import Quantity
 from orch.wire.records.core import ObjectReference
-from orch.wire.records.meta import ApiObject, LocalObjectReference, WireModel
+from orch.wire.records.meta import ApiObject, Int32, LocalObjectReference, ObjectMeta, WireModel
+from orch.wire.records.pods import PodSpec, Toleration
 
 
 def _base64(text: str) -> str:
@@ -56,10 +58,10 @@ class ServiceAccount(ApiObject):
 
 class LeaseSpec(WireModel):
     holderIdentity: str | None = None
-    leaseDurationSeconds: int | None = None
+    leaseDurationSeconds: Int32 | None = None
     acquireTime: str | None = None
     renewTime: str | None = None  # MicroTime
-    leaseTransitions: int | None = None
+    leaseTransitions: Int32 | None = None
 
 
 class Lease(ApiObject):
@@ -96,10 +98,165 @@ class ResourceQuota(ApiObject):
     status: ResourceQuotaStatus = Field(default_factory=ResourceQuotaStatus)
 
 
+class LimitRangeItem(WireModel):
+    """Amounts are quantity texts, or numbers as YAML gives them."""
+
+    type: str  # Container, Pod or PersistentVolumeClaim
+    max: dict[str, Any] | None = None
+    min: dict[str, Any] | None = None
+    default: dict[str, Any] | None = None
+    defaultRequest: dict[str, Any] | None = None
+    maxLimitRequestRatio: dict[str, Any] | None = None
+
+
+class LimitRangeSpec(WireModel):
+    limits: list[LimitRangeItem] = Field(default_factory=list)
+
+
+class LimitRange(ApiObject):
+    """What containers and pods of a namespace get and may ask for."""
+
+    apiVersion: str = "v1"
+    kind: str = "LimitRange"
+    spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
+
+
 class PriorityClass(ApiObject):
     apiVersion: str = f"{SCHEDULING_GROUP}/v1"
     kind: str = "PriorityClass"
-    value: int = 0
+    value: Int32 = 0
     globalDefault: bool | None = None
     description: str | None = None
     preemptionPolicy: str | None = None  # PreemptLowerPriority | Never
+
+
+class PodTemplateSpec(WireModel):
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: PodSpec = Field(default_factory=PodSpec)
+
+
+class PodTemplate(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "PodTemplate"
+    template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
+
+
+class Overhead(WireModel):
+    podFixed: dict[str, Any] | None = None  # quantity text, or a number as YAML gives it
+
+
+class Scheduling(WireModel):
+    """Where pods of a class can run; added to what they say themselves."""
+
+    nodeSelector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class RuntimeClass(ApiObject):
+    apiVersion: str = f"{NODE_GROUP}/v1"
+    kind: str = "RuntimeClass"
+    handler: str = ""  # in the runtime's configuration on the nodes
+    overhead: Overhead | None = None
+    scheduling: Scheduling | None = None
+
+
+# ---- kinds that users define; schemas are raw JSON, which `orch.wire.structural` reads
+
+
+class CustomObject(ApiObject):
+    """An object of a kind that users defined; its definition says what it may have."""
+
+
+class DefinedNames(WireModel):
+    plural: str = ""
+    singular: str | None = None
+    kind: str = ""
+    listKind: str | None = None
+    shortNames: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class ScaleSubresource(WireModel):
+    """The paths of a number of replicas in objects, as `.spec.replicas`."""
+
+    specReplicasPath: str
+    statusReplicasPath: str
+    labelSelectorPath: str | None = None
+
+
+class Subresources(WireModel):
+    """`status` is {} where the kind has it."""
+
+    status: dict[str, Any] | None = None
+    scale: ScaleSubresource | None = None
+
+
+class PrinterColumn(WireModel):
+    name: str
+    type: str  # integer | number | string | boolean | date
+    jsonPath: str
+    format: str | None = None
+    description: str | None = None
+    priority: Int32 | None = None
+
+
+class DefinitionSchema(WireModel):
+    openAPIV3Schema: dict[str, Any] | None = None
+
+
+class DefinedVersion(WireModel):
+    name: str
+    served: bool
+    storage: bool
+    deprecated: bool | None = None
+    deprecationWarning: str | None = None
+    schema_: DefinitionSchema | None = Field(default=None, alias="schema")
+    subresources: Subresources | None = None
+    additionalPrinterColumns: list[PrinterColumn] | None = None
+
+
+class Conversion(WireModel):
+    strategy: str  # None
+
+
+class DefinitionSpec(WireModel):
+    group: str = ""
+    names: DefinedNames = Field(default_factory=DefinedNames)
+    scope: str = ""  # Namespaced | Cluster
+    versions: list[DefinedVersion] = Field(default_factory=list)
+    conversion: Conversion | None = None
+    preserveUnknownFields: bool | None = None
+
+
+class DefinitionCondition(WireModel):
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+    lastTransitionTime: str | None = None
+
+
+class AcceptedNames(WireModel):
+    """The names by which the kind is served; "" before there are any."""
+
+    plural: str = ""
+    singular: str | None = None
+    kind: str = ""
+    listKind: str | None = None
+    shortNames: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class DefinitionStatus(WireModel):
+    conditions: list[DefinitionCondition] | None = None
+    acceptedNames: AcceptedNames | None = None
+    storedVersions: list[str] | None = None
+
+
+class CustomResourceDefinition(ApiObject):
+    """A kind of objects that users define."""
+
+    apiVersion: str = f"{EXTENSIONS_GROUP}/v1"
+    kind: str = "CustomResourceDefinition"
+    spec: DefinitionSpec = Field(default_factory=DefinitionSpec)
+    status: DefinitionStatus = Field(default_factory=DefinitionStatus)

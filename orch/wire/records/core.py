@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from orch.wire.names import EVENTS_GROUP
 from orch.wire.quantity import Quantity
-from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.records.meta import ApiObject, Int32, WireModel
 from orch.wire.times import Time
 
 
@@ -44,13 +45,17 @@ class NodeAddress(WireModel):
 
 
 class DaemonEndpoint(WireModel):
-    Port: int
+    Port: Int32
 
 
 class NodeDaemonEndpoints(WireModel):
     nodeagentEndpoint: DaemonEndpoint | None = None
     # kubectl and older clients read the port under this name
     kubeletEndpoint: DaemonEndpoint | None = None
+
+
+class NodeSwapStatus(WireModel):
+    capacity: int | None = None  # bytes
 
 
 class NodeSystemInfo(WireModel):
@@ -65,6 +70,7 @@ class NodeSystemInfo(WireModel):
     kubeProxyVersion: str = ""
     operatingSystem: str = ""
     architecture: str = ""
+    swap: NodeSwapStatus | None = None
 
 
 class ContainerImage(WireModel):
@@ -135,7 +141,7 @@ class EventSource(WireModel):
 
 
 class EventSeries(WireModel):
-    count: int | None = None
+    count: Int32 | None = None
     lastObservedTime: Time | None = None
 
 
@@ -149,10 +155,31 @@ class Event(ApiObject):
     source: EventSource | None = None
     series: EventSeries | None = None
     related: ObjectReference | None = None
-    count: int | None = None
+    count: Int32 | None = None
     firstTimestamp: Time | None = None
     lastTimestamp: Time | None = None
     eventTime: Time | None = None
     reportingComponent: str | None = None
     reportingInstance: str | None = None
     action: str | None = None
+
+
+class EventReport(ApiObject):
+    """An event in the words of its own group; the core group has the same events in others."""
+
+    apiVersion: str = f"{EVENTS_GROUP}/v1"
+    kind: str = "Event"
+    regarding: ObjectReference = Field(default_factory=ObjectReference)
+    related: ObjectReference | None = None
+    reason: str | None = None
+    note: str | None = None
+    type: str | None = None  # Normal | Warning
+    action: str | None = None
+    eventTime: Time | None = None
+    series: EventSeries | None = None
+    reportingController: str | None = None
+    reportingInstance: str | None = None
+    deprecatedSource: EventSource | None = None
+    deprecatedFirstTimestamp: Time | None = None
+    deprecatedLastTimestamp: Time | None = None
+    deprecatedCount: Int32 | None = None

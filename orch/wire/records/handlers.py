@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from orch.wire.records.meta import WireModel
+from orch.wire.records.meta import Int32, WireModel
 
 
 class ExecAction(WireModel):
@@ -18,19 +18,19 @@ class HTTPHeader(WireModel):
 
 class HTTPGetAction(WireModel):
     path: str | None = None
-    port: int | str  # a number, or the name of one of the container's ports
+    port: Int32 | str  # a number, or the name of one of the container's ports
     host: str | None = None
     scheme: str | None = None  # HTTP | HTTPS
     httpHeaders: list[HTTPHeader] | None = None
 
 
 class TCPSocketAction(WireModel):
-    port: int | str
+    port: Int32 | str
     host: str | None = None
 
 
 class GRPCAction(WireModel):
-    port: int
+    port: Int32
     service: str | None = None  # "" asks for the server as a whole
 
 
@@ -41,11 +41,11 @@ class Probe(WireModel):
     httpGet: HTTPGetAction | None = None
     tcpSocket: TCPSocketAction | None = None
     grpc: GRPCAction | None = None
-    initialDelaySeconds: int | None = None
-    periodSeconds: int | None = None
-    timeoutSeconds: int | None = None
-    successThreshold: int | None = None
-    failureThreshold: int | None = None
+    initialDelaySeconds: Int32 | None = None
+    periodSeconds: Int32 | None = None
+    timeoutSeconds: Int32 | None = None
+    successThreshold: Int32 | None = None
+    failureThreshold: Int32 | None = None
     terminationGracePeriodSeconds: int | None = None
 
 
@@ -65,3 +65,4 @@ class LifecycleHandler(WireModel):
 class Lifecycle(WireModel):
     postStart: LifecycleHandler | None = None
     preStop: LifecycleHandler | None = None
+    stopSignal: str | None = None  # SIGUSR1, SIGRTMIN+1, …

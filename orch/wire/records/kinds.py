@@ -6,17 +6,32 @@ is a new row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from orch.wire.names import (
+    ADMISSION_GROUP,
     AUTHENTICATION_GROUP,
     AUTHORIZATION_GROUP,
+    CERTIFICATES_GROUP,
     COORDINATION_GROUP,
+    EVENTS_GROUP,
+    EXTENSIONS_GROUP,
+    NODE_GROUP,
     RBAC_GROUP,
     SCHEDULING_GROUP,
 )
-from orch.wire.records.authentication import SelfSubjectReview, TokenReview
+from orch.wire.records.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from orch.wire.records.authentication import (
+    CertificateSigningRequest,
+    SelfSubjectReview,
+    TokenReview,
+)
 from orch.wire.records.authorization import (
     LocalSubjectAccessReview,
     SelfSubjectAccessReview,
@@ -25,16 +40,21 @@ from orch.wire.records.authorization import (
 )
 from orch.wire.records.configuration import (
     ConfigMap,
+    CustomResourceDefinition,
     Lease,
+    LimitRange,
+    PodTemplate,
     PriorityClass,
     ResourceQuota,
+    RuntimeClass,
     Secret,
     ServiceAccount,
 )
-from orch.wire.records.core import Event, Namespace, Node
+from orch.wire.records.core import Event, EventReport, Namespace, Node
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
 from orch.wire.records.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from orch.wire.stored_form import StoredForm
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -60,10 +80,30 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     create_on_update: bool = False  # PUT to a missing name creates it
     unconditional_update: bool = True  # PUT without resourceVersion overwrites
+    own_kind: str = ""  # where several kinds share the record
+    stored_version: str = ""  # of its objects, where it has several versions
+    other_versions: tuple[str, ...] = ()  # of the same objects, that are served
+    schema: Mapping[str, Any] | None = field(default=None, compare=False)  # beyond the record
+    stored_form: StoredForm | None = field(default=None, compare=False)  # that of another kind
 
     @property
     def kind(self) -> str:
-        return _kind_of(self.model)
+        return self.own_kind or _kind_of(self.model)
+
+    @property
+    def qualified(self) -> str:
+        """`<plural>[.<group>]`, which tells kinds apart."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def stored_name(self) -> str:
+        """The qualified name of the kind as which its objects are stored."""
+        return self.stored_form.qualified if self.stored_form else self.qualified
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether objects are shown otherwise than they are stored."""
+        return bool(self.stored_version or self.stored_form)
 
     @property
     def api_version(self) -> str:
@@ -94,10 +134,29 @@ NAMESPACES = Resource(
 NODES = Resource("", "v1", "nodes", "node", Node, False, ("no",), ("status", "proxy"))
 PODS = Resource(
     "", "v1", "pods", "pod", Pod, True, ("po",),
-    ("status", "binding", "ephemeralcontainers", "eviction", "log"),
+    (
+        "status", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log",
+        "portforward", "resize",
+    ),
     categories=("all",),
 )  # fmt: skip
 EVENTS = Resource("", "v1", "events", "event", Event, True, ("ev",), create_on_update=True)
+EVENT_REPORTS = Resource(
+    EVENTS_GROUP, "v1", "events", "event", EventReport, True, create_on_update=True,
+    stored_form=StoredForm(
+        EVENTS.qualified,
+        EVENTS.api_version,
+        {
+            "regarding": "involvedObject",
+            "note": "message",
+            "reportingController": "reportingComponent",
+            "deprecatedSource": "source",
+            "deprecatedFirstTimestamp": "firstTimestamp",
+            "deprecatedLastTimestamp": "lastTimestamp",
+            "deprecatedCount": "count",
+        },
+    ),
+)  # fmt: skip
 LEASES = Resource(
     COORDINATION_GROUP, "v1", "leases", "lease", Lease, True,
     create_on_update=True, unconditional_update=False,
@@ -108,12 +167,33 @@ SECRETS = Resource("", "v1", "secrets", "secret", Secret, True)
 SERVICE_ACCOUNTS = Resource(
     "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",), ("token",)
 )
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "podtemplate", PodTemplate, True)
 RESOURCE_QUOTAS = Resource(
     "", "v1", "resourcequotas", "resourcequota", ResourceQuota, True, ("quota",), ("status",)
 )
+LIMIT_RANGES = Resource("", "v1", "limitranges", "limitrange", LimitRange, True, ("limits",))
 PRIORITY_CLASSES = Resource(
     SCHEDULING_GROUP, "v1", "priorityclasses", "priorityclass", PriorityClass, False, ("pc",)
 )
+
+RUNTIME_CLASSES = Resource(NODE_GROUP, "v1", "runtimeclasses", "runtimeclass", RuntimeClass, False)
+SIGNING_REQUESTS = Resource(
+    CERTIFICATES_GROUP, "v1", "certificatesigningrequests", "certificatesigningrequest",
+    CertificateSigningRequest, False, ("csr",), ("approval", "status"),
+)  # fmt: skip
+
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    EXTENSIONS_GROUP, "v1", "customresourcedefinitions", "customresourcedefinition",
+    CustomResourceDefinition, False, ("crd", "crds"), ("status",), ("api-extensions",),
+)  # fmt: skip
+VALIDATING_WEBHOOKS = Resource(
+    ADMISSION_GROUP, "v1", "validatingwebhookconfigurations", "validatingwebhookconfiguration",
+    ValidatingWebhookConfiguration, False, categories=("api-extensions",),
+)  # fmt: skip
+MUTATING_WEBHOOKS = Resource(
+    ADMISSION_GROUP, "v1", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration",
+    MutatingWebhookConfiguration, False, categories=("api-extensions",),
+)  # fmt: skip
 
 
 def _rbac(model: type[ApiObject], *, namespaced: bool) -> Resource:
@@ -148,8 +228,10 @@ REVIEWS = (
 )
 
 RESOURCES: tuple[Resource, ...] = (
-    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, RESOURCE_QUOTAS,
-    LEASES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, PRIORITY_CLASSES, *REVIEWS,
+    NAMESPACES, NODES, PODS, POD_TEMPLATES, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS,
+    RESOURCE_QUOTAS, LIMIT_RANGES, EVENT_REPORTS, LEASES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS,
+    ROLES, ROLE_BINDINGS, PRIORITY_CLASSES, RUNTIME_CLASSES, SIGNING_REQUESTS,
+    CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, *REVIEWS,
 )  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 

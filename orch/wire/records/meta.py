@@ -7,12 +7,15 @@ and written back, so that an older program never loses a newer one's data. Times
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 # The validation context of objects to be stored, in which times and quantities are checked as well.
 TO_STORE = {"to_store": True}
+
+INT32 = "int32"
+Int32 = Annotated[int, INT32]  # what is stored is checked; what is read need not fit
 
 
 class WireModel(BaseModel):

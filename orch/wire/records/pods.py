@@ -5,108 +5,25 @@ Only fields that the agent acts on are declared; the others are kept unchanged (
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from orch.wire.records.handlers import Lifecycle, Probe
-from orch.wire.records.meta import ApiObject, LocalObjectReference, WireModel
+from orch.wire.records.isolation import PodSecurityContext, SecurityContext
+from orch.wire.records.meta import ApiObject, Int32, LocalObjectReference, WireModel
+from orch.wire.records.placement import Affinity
+from orch.wire.records.variables import EnvFromSource, EnvVar, FieldRef, ResourceFieldRef
 from orch.wire.times import Time
 
 _MANY = 1000  # a node runs fewer; each takes long to check
-
-
-class SeccompProfile(WireModel):
-    type: str
-    localhostProfile: str | None = None
-
-
-class AppArmorProfile(WireModel):
-    type: str = ""
-    localhostProfile: str | None = None  # the name of a profile that the host has loaded
-
-
-class Capabilities(WireModel):
-    add: list[str] | None = None
-    drop: list[str] | None = None
-
-
-class Sysctl(WireModel):
-    name: str
-    value: str
-
-
-class PodSecurityContext(WireModel):
-    runAsUser: int | None = None
-    runAsGroup: int | None = None
-    runAsNonRoot: bool | None = None
-    fsGroup: int | None = None
-    supplementalGroups: list[int] | None = None
-    supplementalGroupsPolicy: str | None = None  # Merge | Strict
-    seccompProfile: SeccompProfile | None = None
-    appArmorProfile: AppArmorProfile | None = None
-    sysctls: list[Sysctl] | None = None
-
-
-class SecurityContext(WireModel):
-    runAsUser: int | None = None
-    runAsGroup: int | None = None
-    runAsNonRoot: bool | None = None
-    privileged: bool | None = None
-    allowPrivilegeEscalation: bool | None = None
-    readOnlyRootFilesystem: bool | None = None
-    capabilities: Capabilities | None = None
-    seccompProfile: SeccompProfile | None = None
-    appArmorProfile: AppArmorProfile | None = None
-
-
-class FieldRef(WireModel):
-    apiVersion: str | None = None
-    fieldPath: str
-
-
-class ResourceFieldRef(WireModel):
-    containerName: str | None = None  # of a volume's item; in a variable: its own container
-    resource: str  # limits.cpu, requests.memory, …
-    divisor: str | int | None = None
-
-
-class KeySelector(WireModel):
-    name: str = ""  # of a ConfigMap or Secret in the pod's namespace
-    key: str
-    optional: bool | None = None
-
-
-class EnvVarSource(WireModel):
-    fieldRef: FieldRef | None = None
-    resourceFieldRef: ResourceFieldRef | None = None
-    configMapKeyRef: KeySelector | None = None
-    secretKeyRef: KeySelector | None = None
-
-
-class EnvObjectRef(WireModel):
-    name: str = ""
-    optional: bool | None = None
-
-
-class EnvFromSource(WireModel):
-    """Every value of an object becomes a variable, its name after the prefix."""
-
-    prefix: str | None = None
-    configMapRef: EnvObjectRef | None = None
-    secretRef: EnvObjectRef | None = None
-
-
-class EnvVar(WireModel):
-    name: str
-    value: str | None = None
-    valueFrom: EnvVarSource | None = None
+_EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 
 
 class ContainerPort(WireModel):
     name: str | None = None
-    containerPort: int
-    hostPort: int | None = None
+    containerPort: Int32
+    hostPort: Int32 | None = None
     hostIP: str | None = None
     protocol: str | None = None
 
@@ -114,6 +31,13 @@ class ContainerPort(WireModel):
 class ResourceRequirements(WireModel):
     limits: dict[str, Any] | None = None  # quantity text, or a number as YAML gives it
     requests: dict[str, Any] | None = None
+
+
+class ContainerResizePolicy(WireModel):
+    """Whether a change of the resource restarts the container; without one it does not."""
+
+    resourceName: str = ""  # cpu | memory
+    restartPolicy: str = ""  # NotRequired | RestartContainer
 
 
 class VolumeMount(WireModel):
@@ -132,7 +56,7 @@ class HostPathVolume(WireModel):
 
 
 class EmptyDirVolume(WireModel):
-    medium: str | None = None  # "" (disk) or Memory
+    medium: str | None = None  # "" (disk), Memory, HugePages or HugePages-<size>
     sizeLimit: str | int | None = None
 
 
@@ -140,31 +64,31 @@ class DownwardAPIItem(WireModel):
     path: str
     fieldRef: FieldRef | None = None
     resourceFieldRef: ResourceFieldRef | None = None
-    mode: int | None = None
+    mode: Int32 | None = None
 
 
 class DownwardAPIVolume(WireModel):
     items: list[DownwardAPIItem] | None = None
-    defaultMode: int | None = None
+    defaultMode: Int32 | None = None
 
 
 class KeyToPath(WireModel):
     key: str
     path: str
-    mode: int | None = None
+    mode: Int32 | None = None
 
 
 class ConfigMapVolume(WireModel):
     name: str = ""
     items: list[KeyToPath] | None = None
-    defaultMode: int | None = None
+    defaultMode: Int32 | None = None
     optional: bool | None = None
 
 
 class SecretVolume(WireModel):
     secretName: str = ""
     items: list[KeyToPath] | None = None
-    defaultMode: int | None = None
+    defaultMode: Int32 | None = None
     optional: bool | None = None
 
 
@@ -174,17 +98,26 @@ class SecretProjection(WireModel):
     optional: bool | None = None
 
 
+class ServiceAccountTokenProjection(WireModel):
+    """A token of the pod's service account, in one file."""
+
+    path: str = ""
+    audience: str | None = None  # the API server's own unless given
+    expirationSeconds: int | None = None
+
+
 class ProjectedSource(WireModel):
     """One of the sources is set."""
 
     configMap: ConfigMapVolume | None = None
     secret: SecretProjection | None = None
     downwardAPI: DownwardAPIVolume | None = None
+    serviceAccountToken: ServiceAccountTokenProjection | None = None
 
 
 class ProjectedVolume(WireModel):
     sources: list[ProjectedSource] | None = None
-    defaultMode: int | None = None
+    defaultMode: Int32 | None = None
 
 
 class ImageVolume(WireModel):
@@ -192,6 +125,14 @@ class ImageVolume(WireModel):
 
     reference: str = ""
     pullPolicy: str | None = None
+
+
+class NFSVolume(WireModel):
+    """A directory that a server exports."""
+
+    server: str = ""
+    path: str = ""
+    readOnly: bool | None = None
 
 
 class Volume(WireModel):
@@ -205,6 +146,19 @@ class Volume(WireModel):
     secret: SecretVolume | None = None
     projected: ProjectedVolume | None = None
     image: ImageVolume | None = None
+    nfs: NFSVolume | None = None
+
+
+class ExitCodes(WireModel):
+    operator: str = ""  # In | NotIn
+    values: list[Int32] | None = None
+
+
+class ContainerRestartRule(WireModel):
+    """Of several, the first whose exit codes fit counts, before the container's policy."""
+
+    action: str = ""  # Restart | RestartAllContainers
+    exitCodes: ExitCodes | None = None
 
 
 class Container(WireModel):
@@ -218,9 +172,11 @@ class Container(WireModel):
     env: list[EnvVar] | None = None
     ports: list[ContainerPort] | None = None
     resources: ResourceRequirements | None = None
+    resizePolicy: list[ContainerResizePolicy] | None = None
     volumeMounts: list[VolumeMount] | None = None
     securityContext: SecurityContext | None = None
     stdin: bool | None = None
+    stdinOnce: bool | None = None
     tty: bool | None = None
     terminationMessagePath: str | None = None
     terminationMessagePolicy: str | None = None  # File | FallbackToLogsOnError
@@ -230,6 +186,7 @@ class Container(WireModel):
     startupProbe: Probe | None = None
     targetContainerName: str | None = None  # only ephemeral ones have it
     restartPolicy: str | None = None  # "Always" makes an init container a sidecar
+    restartPolicyRules: list[ContainerRestartRule] | None = None
 
 
 class Toleration(WireModel):
@@ -271,16 +228,19 @@ class PodSpec(WireModel):
     volumes: list[Volume] | None = Field(None, max_length=_MANY)
     nodeName: str | None = None
     nodeSelector: dict[str, str] | None = None
-    restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None
+    affinity: Affinity | None = None
+    restartPolicy: Annotated[Literal["Always", "OnFailure", "Never"] | None, _EMPTY_IS_UNSET] = None
     terminationGracePeriodSeconds: int | None = None
     activeDeadlineSeconds: int | None = None
     readinessGates: list[PodReadinessGate] | None = None
     hostNetwork: bool | None = None
     hostPID: bool | None = None
     hostIPC: bool | None = None
+    hostUsers: bool | None = None  # False: a user namespace of its own
     shareProcessNamespace: bool | None = None
     runtimeClassName: str | None = None
     hostname: str | None = None
+    hostnameOverride: str | None = None  # in place of the pod's and the subdomain's
     subdomain: str | None = None
     setHostnameAsFQDN: bool | None = None
     dnsPolicy: str | None = None  # ClusterFirst | ClusterFirstWithHostNet | Default | None
@@ -290,7 +250,9 @@ class PodSpec(WireModel):
     tolerations: list[Toleration] | None = None
     serviceAccountName: str | None = None
     imagePullSecrets: list[LocalObjectReference] | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
+    resources: ResourceRequirements | None = None  # of the pod as a whole
+    overhead: dict[str, Any] | None = None  # of its runtime class, beside what containers request
 
 
 class ContainerStateRunning(WireModel):
@@ -298,8 +260,8 @@ class ContainerStateRunning(WireModel):
 
 
 class ContainerStateTerminated(WireModel):
-    exitCode: int
-    signal: int | None = None
+    exitCode: Int32
+    signal: Int32 | None = None
     reason: str | None = None
     message: str | None = None
     startedAt: Time | None = None
@@ -318,21 +280,55 @@ class ContainerState(WireModel):
     waiting: ContainerStateWaiting | None = None
 
 
+class ResourceHealth(WireModel):
+    resourceID: str
+    health: str | None = None  # Healthy | Unhealthy | Unknown
+
+
+class ResourceStatus(WireModel):
+    name: str
+    resources: list[ResourceHealth] | None = None
+
+
+class LinuxContainerUser(WireModel):
+    uid: int
+    gid: int
+    supplementalGroups: list[int] | None = None
+
+
+class ContainerUser(WireModel):
+    linux: LinuxContainerUser | None = None
+
+
+class VolumeMountStatus(WireModel):
+    name: str
+    mountPath: str
+    readOnly: bool | None = None
+    recursiveReadOnly: str | None = None  # Disabled | Enabled, of a read-only mount
+
+
 class ContainerStatus(WireModel):
     name: str
     state: ContainerState | None = None
     lastState: ContainerState | None = None
     ready: bool = False
-    restartCount: int = 0
+    restartCount: Int32 = 0
     image: str = ""
     imageID: str = ""
     containerID: str | None = None
     started: bool | None = None
+    allocatedResources: dict[str, Any] | None = None  # requests that the node has granted
+    resources: ResourceRequirements | None = None  # what the running container has
+    allocatedResourcesStatus: list[ResourceStatus] | None = None
+    volumeMounts: list[VolumeMountStatus] | None = None
+    user: ContainerUser | None = None  # whom its first process began as
+    stopSignal: str | None = None
 
 
 class PodCondition(WireModel):
     type: str
     status: str
+    observedGeneration: int | None = None  # of the pod's metadata, when it was found to hold
     reason: str | None = None
     message: str | None = None
     lastProbeTime: Time | None = None
@@ -344,6 +340,7 @@ class PodIP(WireModel):
 
 
 class PodStatus(WireModel):
+    observedGeneration: int | None = None
     phase: str | None = None  # Pending | Running | Succeeded | Failed | Unknown
     conditions: list[PodCondition] | None = None
     message: str | None = None
@@ -357,6 +354,8 @@ class PodStatus(WireModel):
     containerStatuses: list[ContainerStatus] | None = None
     ephemeralContainerStatuses: list[ContainerStatus] | None = None
     qosClass: str | None = None
+    resources: ResourceRequirements | None = None  # as `allocatedResources`, of the whole pod
+    allocatedResources: dict[str, Any] | None = None
 
 
 class Pod(ApiObject):

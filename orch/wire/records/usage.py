@@ -1,4 +1,5 @@
-"""The current usage of nodes and pods: the records of `metrics.k8s.io/v1beta1` (`kubectl top`).
+"""The current usage of nodes and pods: the records of `metrics.k8s.io` (`kubectl top`), the
+same in both its versions.
 
 They are computed, never stored, and only served together with the reference's other group names;
 this service has no group of its own for them.
@@ -12,14 +13,14 @@ from orch.wire.records.kinds import Resource
 from orch.wire.records.meta import ApiObject, WireModel
 
 GROUP = "metrics.k8s.io"
-VERSION = "v1beta1"
-API_VERSION = f"{GROUP}/{VERSION}"
+VERSIONS = ("v1", "v1beta1")  # clients are to prefer the first
+API_VERSIONS = tuple(f"{GROUP}/{version}" for version in VERSIONS)
 
 
 class NodeMetrics(ApiObject):
     """`usage` by resource name, as quantities; `window`: the time the CPU is an average over."""
 
-    apiVersion: str = API_VERSION
+    apiVersion: str = API_VERSIONS[0]
     kind: str = "NodeMetrics"
     timestamp: str = ""
     window: str = ""
@@ -32,7 +33,7 @@ class ContainerMetrics(WireModel):
 
 
 class PodMetrics(ApiObject):
-    apiVersion: str = API_VERSION
+    apiVersion: str = API_VERSIONS[0]
     kind: str = "PodMetrics"
     timestamp: str = ""
     window: str = ""
@@ -40,5 +41,8 @@ class PodMetrics(ApiObject):
 
 
 _VERBS = ("get", "list")
-NODE_USAGE = Resource(GROUP, VERSION, "nodes", "", NodeMetrics, False, verbs=_VERBS)
-POD_USAGE = Resource(GROUP, VERSION, "pods", "", PodMetrics, True, verbs=_VERBS)
+USAGE = tuple(
+    Resource(GROUP, version, plural, "", model, namespaced, verbs=_VERBS)
+    for version in VERSIONS
+    for plural, model, namespaced in (("nodes", NodeMetrics, False), ("pods", PodMetrics, True))
+)

@@ -24,6 +24,7 @@ from orch.wire.tables.layout import (
     name,
     since,
 )
+from orch.wire.times import human_age
 
 
 def layout_of(kind: str) -> Layout:
@@ -141,6 +142,13 @@ def _quota_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), requests, limits, age(record, now)]
 
 
+def _pod_template_cells(record: Record, now: datetime) -> list[Cell]:
+    containers = raw.records(record, "template", "spec", "containers")
+    shown = [",".join(raw.text(one, part) for one in containers) for part in ("name", "image")]
+    labels = raw.mapping(record, "template", "metadata", "labels")
+    return [name(record), *shown, ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE]
+
+
 def _priority_class_cells(record: Record, now: datetime) -> list[Cell]:
     is_default = raw.value(record, "globalDefault") is True
     return [
@@ -150,6 +158,33 @@ def _priority_class_cells(record: Record, now: datetime) -> list[Cell]:
         age(record, now),
         raw.text(record, "preemptionPolicy"),
     ]
+
+
+def _runtime_class_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "handler"), age(record, now)]
+
+
+def _webhooks_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), len(raw.records(record, "webhooks")), age(record, now)]
+
+
+def _signing_request_cells(record: Record, now: datetime) -> list[Cell]:
+    seconds = raw.number(record, "spec", "expirationSeconds")
+    kinds = [raw.text(one, "type") for one in raw.records(record, "status", "conditions")]
+    state = ",".join(kind for kind in _REQUEST_STATES if kind in kinds) or "Pending"
+    if raw.text(record, "status", "certificate"):
+        state += ",Issued"
+    return [
+        name(record),
+        age(record, now),
+        raw.text(record, "spec", "signerName"),
+        raw.text(record, "spec", "username"),
+        human_age(seconds) if seconds else NONE,
+        state,
+    ]
+
+
+_REQUEST_STATES = ("Approved", "Denied", "Failed")
 
 
 def _node_usage_cells(record: Record, now: datetime) -> list[Cell]:
@@ -205,6 +240,7 @@ _USAGE = (
     Column("Memory", "Memory in use that cannot be reclaimed at once."),
     Column("Window", "The time the CPU is an average over."),
 )
+_WEBHOOKS = Layout((NAME, Column("Webhooks", "How many it has."), AGE), _webhooks_cells)
 _LAYOUTS = {
     "Pod": pods.LAYOUT,
     "Node": Layout(
@@ -255,6 +291,15 @@ _LAYOUTS = {
         ),
         _quota_cells,
     ),
+    "PodTemplate": Layout(
+        (
+            NAME,
+            Column("Containers", "The names of its pods' containers."),
+            Column("Images", "Their images."),
+            Column("Pod Labels", "The labels of its pods."),
+        ),
+        _pod_template_cells,
+    ),
     "PriorityClass": Layout(
         (
             NAME,
@@ -265,8 +310,27 @@ _LAYOUTS = {
         ),
         _priority_class_cells,
     ),
+    "RuntimeClass": Layout(
+        (NAME, Column("Handler", "Its name in the configuration of runtimes."), AGE),
+        _runtime_class_cells,
+    ),
+    "MutatingWebhookConfiguration": _WEBHOOKS,
+    "ValidatingWebhookConfiguration": _WEBHOOKS,
+    "CertificateSigningRequest": Layout(
+        (
+            NAME,
+            AGE,
+            Column("SignerName", "Who is asked for the certificate."),
+            Column("Requestor", "Who asks."),
+            Column("RequestedDuration", "How long it is to be valid."),
+            Column("Condition", "What became of the request."),
+        ),
+        _signing_request_cells,
+    ),
     "NodeMetrics": Layout(_USAGE, _node_usage_cells),
     "PodMetrics": Layout(_USAGE, _pod_usage_cells),
+    "CustomResourceDefinition": _ROLE,
+    "LimitRange": _ROLE,
     "Role": _ROLE,
     "ClusterRole": _ROLE,
     "RoleBinding": _BINDING,

@@ -19,7 +19,7 @@ IncludeObject = Literal["Metadata", "Object", "None"]
 
 
 def table_of(
-    kind: str,
+    layout: Layout | str,
     objects: Sequence[Mapping[str, Any]],
     now: datetime,
     *,
@@ -29,10 +29,11 @@ def table_of(
 ) -> dict[str, Any]:
     """The Table of objects of the same kind, as JSON data that shares parts with the objects.
 
-    `list_metadata` is the list's (`resourceVersion`, `continue`, …). A watch passes
-    `with_columns=False` after its first event.
+    `layout` is that of a kind, or the name of a kind that has one. `list_metadata` is the list's
+    (`resourceVersion`, `continue`, …). A watch passes `with_columns=False` after its first event.
     """
-    layout = columns.layout_of(kind)
+    if isinstance(layout, str):
+        layout = columns.layout_of(layout)
     return {
         "kind": "Table",
         "apiVersion": TABLE_API_VERSION,
@@ -52,10 +53,16 @@ def _row(
     if conditions:
         row["conditions"] = conditions
     if include_object == "Metadata":
-        row["object"] = partial_metadata(record)
+        row["object"] = _for_row(partial_metadata(record))
     elif include_object == "Object":
         row["object"] = record
     return row
+
+
+def _for_row(partial: dict[str, Any]) -> dict[str, Any]:
+    """Without the record of who set which field, which is longer than all else of a row."""
+    metadata = {n: value for n, value in partial["metadata"].items() if n != "managedFields"}
+    return {**partial, "metadata": metadata}
 
 
 def partial_metadata(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-// @kubernetes/client-node: an object's whole life with typed calls, and a watch.
+// @kubernetes/client-node: an object's whole life with typed calls, a watch, and applying.
 import assert from 'node:assert'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -41,4 +41,21 @@ await core.deleteNamespacedConfigMap({ namespace, name })
 await over
 request.abort()
 assert.deepEqual(seen, ['ADDED', 'MODIFIED', 'MODIFIED', 'DELETED'])
+
+// Server-side apply by two managers, of a kind found by discovery.
+const objects = k8s.KubernetesObjectApi.makeApiClient(config)
+const wanted = (data) => ({
+  apiVersion: 'v1', kind: 'ConfigMap', metadata: { name, namespace }, data,
+})
+const apply = (manager, data, force = false) => objects.patch(
+  wanted(data), undefined, undefined, manager, force, k8s.PatchStrategy.ServerSideApply,
+)
+await apply('one', { a: '1', b: '1' })
+const both = await apply('two', { c: '1' })
+assert.deepEqual(both.data, { a: '1', b: '1', c: '1' })
+await assert.rejects(apply('two', { a: '2' }), (error) =>
+  error.code === 409 && JSON.parse(error.body).details.causes[0].field === '.data.a')
+assert.equal((await apply('two', { a: '2' }, true)).data.a, '2')
+assert.deepEqual((await apply('one', {})).data, { a: '2' })
+await objects.delete(wanted({}))
 process.exit(0)

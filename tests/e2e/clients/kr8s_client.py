@@ -4,7 +4,7 @@ import sys
 import threading
 
 import kr8s
-from kr8s.objects import ConfigMap
+from kr8s.objects import ConfigMap, CustomResourceDefinition, new_class
 
 api = kr8s.api(kubeconfig=sys.argv[1])
 assert any(one["name"] == "configmaps" for one in api.api_resources())
@@ -41,3 +41,28 @@ assert len(list(api.get("leases.coordination.k8s.io", namespace="kube-node-lease
 made.delete()
 watching.join(15)
 assert seen[0] == "ADDED" and seen[-1] == "DELETED", seen
+
+version = {
+    "name": "v1", "served": True, "storage": True,
+    "schema": {"openAPIV3Schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+    }},
+    "subresources": {"scale": {
+        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+    }},
+}  # fmt: skip
+names = {"plural": "shirts", "singular": "shirt", "kind": "Shirt"}
+spec = {"group": "kr8s.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+definition = CustomResourceDefinition(
+    {"metadata": {"name": "shirts.kr8s.example.com"}, "spec": spec}, api=api
+)
+definition.create()
+definition.wait("condition=Established", timeout=20)
+Shirt = new_class("Shirt", version="kr8s.example.com/v1", namespaced=True, scalable=True)
+shirt = Shirt({"metadata": {"name": "s", "namespace": "default"}, "spec": {"replicas": 1}}, api=api)
+shirt.create()
+shirt.scale(3)
+shirt.refresh()
+assert shirt.raw["spec"]["replicas"] == 3
+shirt.delete()
+definition.delete()

@@ -19,6 +19,7 @@ from tests.fakes.reviews import FakeReviews
 PATHS = [
     ("GET", "/stats/summary", "get", ("stats",), ("stats",)),
     ("POST", "/stats/summary", "create", ("stats",), ("stats",)),
+    ("GET", "/pressure", "get", ("stats",), ("stats",)),
     ("GET", "/metrics", "get", ("metrics",), ("metrics",)),
     ("GET", "/metrics/resource", "get", ("metrics",), ("metrics",)),
     ("DELETE", "/metrics/slis", "delete", ("metrics",), ("metrics",)),

@@ -50,8 +50,7 @@ def test_a_bad_configuration_names_every_mistake_and_exits_1(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[0] == (
-        f"nodeagent config: error: {main_file}:4: maxPods: "
-        "Input should be greater than or equal to 1"
+        f"nodeagent config: error: {main_file}:4: maxPods: must be greater than or equal to 1"
     )
     assert f"{main_file}:3: prot: there is no such field" in captured.err
 

@@ -156,7 +156,9 @@ def test_the_flags_are_shown_with_what_is_in_force_where_they_are_not_given(tmp_
     assert {name for name, text in shown.items() if not text} == {
         "allow-metric-labels", "allow-metric-labels-manifest", "disabled-metrics",
         "show-hidden-metrics-for-version",
-        "client-ca-file", "config", "config-dir", "hostname-override", "kubeconfig", "mount-helper",
+        "client-ca-file", "config", "config-dir", "hostname-override",
+        "image-credential-provider-bin-dir", "image-credential-provider-config", "kubeconfig",
+        "mount-helper",
         "node-ip", "node-labels", "pod-manifest-path", "system-cgroups", "tls-cert-file",
         "tls-cipher-suites", "tls-min-version", "tls-private-key-file",
     }  # fmt: skip

@@ -38,7 +38,7 @@ def test_an_empty_file_has_no_effect(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("zone: z\nrack: 7\n", ":2: rack: there is no such field"),
-        ("region: [a]\n", ":1: region: Input should be a valid string"),
+        ("region: [a]\n", ":1: region: must be a valid string"),
         ("zone: z\nzone: y\n", ":2: "),
         ("[1]\n", ":1: "),
         ("zone: a b\n", ":1: zone: 'a b': a valid label must be"),

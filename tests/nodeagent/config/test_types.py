@@ -79,6 +79,9 @@ def test_access_is_closed_by_default() -> None:
         ({"staticPodURL": "http://"}, "not an address of the form http://HOST/PATH"),
         ({"staticPodURL": "http://host:99999/"}, "not an address of the form http://HOST/PATH"),
         ({"staticPodURL": "http://host:0/"}, "not an address of the form http://HOST/PATH"),
+        ({"podAPIServer": "http://host:80"}, "not an address of the form https://HOST:PORT"),
+        ({"podAPIServer": "https://host/below"}, "not an address of the form https://HOST:PORT"),
+        ({"podAPIServer": "https://u:p@host"}, "not an address of the form https://HOST:PORT"),
     ],
 )
 def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
@@ -89,7 +92,16 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"enforceNodeAllocatable": ["pods", "system-reserved"]}, "'pods' or 'none'"),
+        ({"enforceNodeAllocatable": ["some"]}, "'pods', 'none', 'system-reserved'"),
+        ({"enforceNodeAllocatable": ["system-reserved"]}, "system-reserved needs systemReserved "),
+        (
+            {"enforceNodeAllocatable": ["kube-reserved"], "nodeagentReserved": {"cpu": "1"}},
+            "kube-reserved needs nodeagentReservedCgroup",
+        ),
+        (
+            {"enforceNodeAllocatable": ["kube-reserved", "kube-reserved-compressible"]},
+            "has both kube-reserved and its compressible",
+        ),
         ({"enforceNodeAllocatable": ["pods", "pods"]}, "enforceNodeAllocatable has a part twice"),
         ({"enforceNodeAllocatable": ["none", "pods"]}, "or none beside another"),
         ({"registerWithTaints": [{"key": "", "effect": "NoSchedule"}]}, "name part must be non-"),
@@ -115,6 +127,10 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         ({"maxParallelImagePulls": 2}, "maxParallelImagePulls above 1 needs serializeImagePulls"),
         ({"maxParallelImagePulls": 0, "serializeImagePulls": False}, "greater than or equal to 1"),
         ({"registryPullQPS": -1}, "greater than or equal to 0"),
+        ({"allowedUnsafeSysctls": ["kernel.*"]}, r"'kernel\.\*' is not known"),
+        ({"allowedUnsafeSysctls": ["vm.swappiness"]}, "'vm.swappiness' is not known to be of a"),
+        ({"allowedUnsafeSysctls": ["net.*.a"]}, r"'net.\*.a': must have at most"),
+        ({"allowedUnsafeSysctls": ["*"]}, r"'\*': must have at most"),
         ({"registryBurst": -1}, "greater than or equal to 0"),
     ],
 )

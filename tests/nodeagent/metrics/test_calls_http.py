@@ -16,6 +16,7 @@ from orch.wire.errors import unauthorized
 BUCKETS = [  # nodeagent.md §4.1
     ("/healthz/ping", "healthz"),
     ("/stats/summary", "stats"),
+    ("/pressure", "pressure"),
     ("/metrics", "metrics"),
     ("/metrics/resource", "metrics/resource"),
     ("/metrics/junk", "other"),

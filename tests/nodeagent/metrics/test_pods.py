@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from nodeagent.metrics.pods import pod_metrics, probe_metrics
+from nodeagent.pods.counts import DEVICE_ALLOCATION
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
@@ -65,6 +66,24 @@ async def test_durations_are_histograms(world: PodWorld) -> None:
         'nodeagent_cgroup_manager_duration_seconds_count{operation_type="create"} 1.0',
     ):
         assert any(line.startswith(begins) for line in lines), begins
+
+
+async def test_plugins_and_questions_about_devices_are_counted(world: PodWorld) -> None:
+    counts = world.counts
+    counts.device_registrations["example.com/foo"] += 2
+    counts.timings.observe(DEVICE_ALLOCATION, 0.02, "example.com/foo")
+    counts.pod_resources_requests.update({"list": 3, "get": 1})
+    counts.pod_resources_errors["get"] += 1
+    lines, name = page(world), "nodeagent_pod_resources_endpoint"
+    for line in (
+        'nodeagent_device_plugin_registration_total{resource_name="example.com/foo"} 2.0',
+        'nodeagent_device_plugin_alloc_duration_seconds_count{resource_name="example.com/foo"} 1.0',
+        f'{name}_requests_total{{server_api_version="v1"}} 4.0',
+        f'{name}_requests_list{{server_api_version="v1"}} 3.0',
+        f'{name}_requests_get_allocatable{{server_api_version="v1"}} 0.0',
+        f'{name}_errors_get{{server_api_version="v1"}} 1.0',
+    ):
+        assert line in lines, line
 
 
 async def test_listings_events_and_mirrors_are_shown(world: PodWorld) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nodeagent.node.rules.contention import SYSTEM_MEMORY, StallShare
 from nodeagent.node.rules.facts import NodeFacts
 from nodeagent.node.status_loop import OwnNode, StatusLoop, StatusTimes
 from nodeagent.runtime.verdict import RuntimeHealth
@@ -28,7 +29,9 @@ REFUSED = TransportError("cannot reach https://api: connection refused")
 class Reported:
     """A status loop of node n1 against a fake server; `facts` is what it collects."""
 
-    def __init__(self, rand: float = 0.0, settled: asyncio.Event | None = None) -> None:
+    def __init__(
+        self, rand: float = 0.0, settled: asyncio.Event | None = None, **settings: object
+    ) -> None:
         self.api = FakeApi()
         self.watching = FakeApi(self.api.store)
         self.facts: NodeFacts = node.facts()
@@ -36,7 +39,7 @@ class Reported:
         events = EventRecorder(self.watching, "nodeagent", host="n1", now=self.now)
         self.loop = StatusLoop(
             self.api,
-            node.settings(),
+            node.settings(**settings),
             self.collect,
             times=StatusTimes(now=self.now, rand=lambda: rand),
             own=OwnNode(events),
@@ -158,6 +161,22 @@ async def test_news_are_reported_with_the_next_round(told: Reported) -> None:
     after = told.ready()
     assert (after.status, after.message) == ("False", "node is shutting down")
     assert after.lastTransitionTime != before.lastTransitionTime
+
+
+async def test_stalls_set_a_condition_that_outlasts_their_easing() -> None:
+    told = Reported(contention={SYSTEM_MEMORY: 10.0})
+    seen = []
+    told.facts = node.facts(usage=node.usage(stalls={SYSTEM_MEMORY: StallShare(0.0, 0.0)}))
+    told.start()
+    for avg10, avg60 in ((0.0, 0.0), (50.0, 50.0), (0.0, 20.0), (0.0, 9.0)):
+        stalls = {SYSTEM_MEMORY: StallShare(avg10, avg60)}
+        told.facts = node.facts(usage=node.usage(stalls=stalls))
+        await asyncio.sleep(11)
+        (condition,) = [c for c in told.node.status.conditions or () if c.type == SYSTEM_MEMORY]
+        seen.append(condition.status)
+    for task in told.tasks:
+        await loops.cancel(task)
+    assert seen == ["False", "True", "True", "False"]
 
 
 async def test_a_wake_is_answered_at_once(told: Reported) -> None:

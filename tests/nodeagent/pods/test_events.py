@@ -66,7 +66,7 @@ async def test_a_crash_loop_is_told_once_for_every_crash(world: PodWorld) -> Non
     [
         ("create_container", ("Failed", "Error: no")),
         ("start_container", ("Failed", "Error: no")),
-        ("run_sandbox", ("FailedCreatePodSandBox", "no")),
+        ("run_sandbox", ("FailedCreatePodSandBox", "Failed to create pod sandbox: no")),
     ],
 )
 async def test_a_refused_call_is_told(
@@ -82,7 +82,7 @@ async def test_a_failed_pull_is_told_with_its_cause_and_its_reason(world: PodWor
     await world.start(pod(container_data("app", image="localhost/later:1")))
     await world.until(lambda: world.waiting() == "ErrImagePull")
     assert [message for _, reason, message in world.events if reason == "Failed"] == [
-        'failed to pull image "localhost/later:1"',
+        'Failed to pull image "localhost/later:1": failed to pull image "localhost/later:1"',
         "Error: ErrImagePull",
     ]
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerSpec, RuntimeUnavailable, SandboxSpec
+from orch.component.process import loops
 from orch.wire.records.pods import Container, Pod
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, container_data, pod
@@ -374,8 +375,22 @@ async def test_remove_all_says_that_a_runtime_which_never_answered_names_no_pods
     world: PodWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.runtime.fail("list_sandboxes", RuntimeUnavailable("list_sandboxes", "no such file"))
+    began_s = asyncio.get_running_loop().time()
     await world.workers.remove_all(10)
-    assert "not removed within 10 s: the runtime does not tell which there are" in caplog.text
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(3, abs=0.5)
+    assert "not removed within 3 s: the runtime does not tell which there are" in caplog.text
+
+
+async def test_remove_all_waits_for_a_runtime_that_has_answered_before(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.stop()
+    world.runtime.fail("list_sandboxes", RuntimeUnavailable("list_sandboxes", "restarting"))
+    removing = loops.spawn(world.workers.remove_all(30), name="remove all")
+    await asyncio.sleep(8)
+    world.runtime.heal("list_sandboxes")
+    await removing
+    assert not world.traces()
 
 
 async def test_a_second_pod_of_a_name_is_refused_and_said(

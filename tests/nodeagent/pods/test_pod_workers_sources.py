@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from orch.wire.podrules import podspec
+from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import pod
-from tests.fakes.podworld import FakeSource, PodWorld
+from tests.fakes.podworld import FakeSource, PodWorld, named
 
 pytestmark = pytest.mark.looptime
 
@@ -39,3 +41,38 @@ async def test_a_source_read_while_pods_are_compared_removes_none(
     await asyncio.sleep(30)
     assert [pod.key for pod in heir.registry.pods()] == ["default/web"]
     assert heir.running() == before
+
+
+async def test_a_static_pod_that_does_not_fit_has_others_end_and_then_runs(world: PodWorld) -> None:
+    world.node = Node.from_wire({"status": {"allocatable": {"pods": "1"}}})
+    files = FakeSource()
+    ordinary, static = named(pod(), "ordinary", "u-ordinary"), named(pod(), "static", "u-static")
+    world.use(FakeSource(ordinary, name=podspec.API), files)
+    await world.start()
+    await world.until(lambda: bool(world.registry.pods()))
+    await world.until(lambda: world.status("ordinary").status.phase == "Running")
+    files.set(static)
+    await world.until(lambda: len(world.registry.pods()) == 2)
+    await world.until(lambda: world.status("static").status.phase == "Running", within_s=60)
+    ended = world.status("ordinary").status
+    assert (ended.phase, ended.reason) == ("Failed", "Preempting")
+    text = "Preempted in order to admit critical pod"
+    assert [event for event in world.events if event[1] == "Preempting"] == [
+        ("ordinary", "Preempting", text)
+    ]
+    assert "OutOfpods" not in world.reasons()
+
+
+async def test_no_pod_ends_for_one_that_something_else_keeps_out(world: PodWorld) -> None:
+    world.node = Node.from_wire({"status": {"allocatable": {"pods": "1"}}})
+    files = FakeSource()
+    ordinary = named(pod(), "ordinary", "u-ordinary")
+    static = named(pod(nodeSelector={"disk": "ssd"}), "static", "u-static")
+    world.use(FakeSource(ordinary, name=podspec.API), files)
+    await world.start()
+    await world.until(lambda: bool(world.registry.pods()))
+    await world.until(lambda: world.status("ordinary").status.phase == "Running")
+    files.set(static)
+    await world.until(lambda: len(world.registry.pods()) == 2)
+    await world.until(lambda: world.status("static").status.phase == "Failed")
+    assert world.status("ordinary").status.phase == "Running"

@@ -182,9 +182,10 @@ async def test_a_runtime_that_does_not_tell_the_images_user_starts_nothing(
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
-        ({"hostUsers": False}, "spec.hostUsers: Forbidden"),
-        ({"runtimeClassName": "gvisor"}, "spec.runtimeClassName: the runtime has no handler"),
-        ({"securityContext": {"seLinuxOptions": {"level": "s0"}}}, "seLinuxOptions: Forbidden"),
+        ({"hostUsers": False, "hostPID": True}, "spec.hostPID: Forbidden"),
+        ({"hostUsers": False}, "can't set `spec.hostUsers: false`, runtime does not support"),
+        ({"runtimeClassName": "gvisor"}, "failed to get RuntimeClass gvisor: "),
+        ({"securityContext": {"seLinuxOptions": {"lvl": "s0"}}}, "seLinuxOptions.lvl: Forbidden"),
     ],
 )
 async def test_no_sandbox_is_made_that_isolates_less_than_asked(

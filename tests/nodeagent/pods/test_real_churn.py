@@ -143,14 +143,17 @@ class HastyRuntime(CriRuntime):
         await super().start_container(container_id)
 
 
+@pytest.mark.parametrize(
+    "pods", [SHORT_LIVED, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+)
 async def test_pods_deleted_while_they_start_leave_no_process(
-    tmp_path: Path, real_runtime: RealRuntime
+    tmp_path: Path, real_runtime: RealRuntime, pods: int
 ) -> None:
     before = processes_of(real_runtime)
     runtime = HastyRuntime(real_runtime.endpoint)
     agent = Agent(tmp_path, real_runtime.endpoint, runtime)
     agent.start()
-    for number in range(SHORT_LIVED):
+    for number in range(pods):
         name = f"short{number}"
         runtime.manifests[f"{name}-{agent.node}"] = agent.put(manifest(name, {"name": "app"}))
         if number % AT_ONCE == AT_ONCE - 1:
@@ -158,6 +161,41 @@ async def test_pods_deleted_while_they_start_leave_no_process(
             await agent.gone(within_s=120)
     await settle(lambda: len(processes_of(real_runtime)) <= len(before), within_s=10)
     await agent.close()
+
+
+@pytest.mark.parametrize(
+    "ends", [1, pytest.param(12, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+)
+async def test_pods_that_are_started_once_outlive_agents_that_end_meanwhile(
+    tmp_path: Path, real_runtime: RealRuntime, ends: int
+) -> None:
+    """Each end comes a little later in the starts of ten pods."""
+    before = processes_of(real_runtime)
+    names = [f"once{number}" for number in range(AT_ONCE)]
+    for end in range(ends):
+        agent = Agent(tmp_path, real_runtime.endpoint)
+        paths = [
+            agent.put(manifest(name, {"name": "app"}, restartPolicy="Never")) for name in names
+        ]
+        agent.start()
+        await agent.until(lambda agent=agent, end=end: _created(agent) > end % AT_ONCE)
+        await agent.stop()
+        await agent.runtime.close()
+        heir = Agent(tmp_path, real_runtime.endpoint)
+        heir.start()
+        for name in names:
+            await heir.runs(name)
+            assert ready(heir.status(name)) and heir.restarts(name) == {"app": 0}
+        for path in paths:
+            path.unlink()
+        await heir.gone(within_s=120)
+        await heir.close()
+    await settle(lambda: len(processes_of(real_runtime)) <= len(before), within_s=30)
+
+
+def _created(agent: Agent) -> int:
+    """How many containers the agent has made."""
+    return sum(len(view.containers) for view in agent.registry.views().values())
 
 
 class DyingRuntime(CriRuntime):

@@ -148,7 +148,7 @@ async def test_a_pod_resolves_its_own_name_and_its_aliases(agent: Agent) -> None
     container_id = agent.ids("named")["app"].removeprefix("containerd://")
     asked = "ping -c1 -W1 $(hostname); ping -c1 -W1 db.example; cat /etc/resolv.conf /etc/hosts"
     seen = await agent.runtime.exec_sync(container_id, ["sh", "-c", asked], timeout_s=10)
-    told, name = seen.stdout.decode(), "first.sub.default.svc"
+    told, name = seen.stdout.decode(), "first.sub.default.svc."
     assert f"PING {name} ({agent.status('named').podIP})" in told
     assert "PING db.example (192.0.2.7)" in told
     for line in ("search own.example", "nameserver 192.0.2.53", "options ndots:2"):

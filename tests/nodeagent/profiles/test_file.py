@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.profiles import file
-from nodeagent.runtime.base import SeccompKind, SeccompSetting
+from nodeagent.runtime.isolation import SeccompKind, SeccompSetting
 from nodeagent.seccomp import CREATE_ERROR, SeccompError
 
 

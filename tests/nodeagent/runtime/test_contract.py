@@ -18,6 +18,7 @@ import pytest
 
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
+from nodeagent.runtime.endpoint import StreamOptions
 from orch.component.process import loops
 from tests.nodeagent.runtime.contract import IMAGE, SPEECH, Subject, container_spec
 
@@ -291,6 +292,8 @@ async def test_resources_change_and_the_log_is_reopened_while_a_container_runs(
 
     detail = await subject.runtime.container_detail(container_id)
     assert detail.container.state is base.ContainerState.RUNNING
+    assert detail.resources is not None
+    assert detail.resources.cpu_shares == 512
 
 
 async def test_a_container_s_usage_is_reported_alone_and_with_its_pod(subject: Subject) -> None:
@@ -376,3 +379,31 @@ async def test_the_image_store_reports_its_path_and_size(subject: Subject) -> No
 
     assert store.mountpoint.startswith("/")
     assert store.used_bytes >= 0  # containerd first counts some seconds after its start
+
+
+OUTPUT = StreamOptions(stdout=True, stderr=True)
+
+
+async def test_streams_into_a_running_container_wait_on_this_machine(subject: Subject) -> None:
+    container_id = await subject.running()
+    sandbox_id = (await subject.runtime.container_detail(container_id)).container.sandbox_id
+    sandbox_id = sandbox_id or subject.sandboxes[-1]
+    for address in (
+        await subject.runtime.open_exec(container_id, ("true",), OUTPUT),
+        await subject.runtime.open_attach(container_id, OUTPUT),
+        await subject.runtime.open_port_forward(sandbox_id, ()),
+    ):
+        assert address.host == "127.0.0.1"
+        assert 0 < address.port < 65536
+        assert address.target.startswith("/")
+
+
+async def test_nothing_streams_into_what_does_not_run(subject: Subject) -> None:
+    created = await subject.container()
+    for container_id, kind in ((created, base.RuntimeCallError), ("0" * 64, base.RuntimeNotFound)):
+        with pytest.raises(kind):
+            await subject.runtime.open_exec(container_id, ("true",), OUTPUT)
+        with pytest.raises(kind):
+            await subject.runtime.open_attach(container_id, OUTPUT)
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.open_port_forward("0" * 64, ())

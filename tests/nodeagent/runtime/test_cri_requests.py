@@ -1,11 +1,16 @@
 """What is sent to the runtime, field by field; defaults that a client owes are the CRI's."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodeagent.runtime import base, cri_requests
+from nodeagent.runtime import base, cri_requests, isolation
 from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime.cri import CriRuntime
+from orch.component.secret import Secret
+from tests.fakes.cri_server import CriServer
 
 SANDBOX = base.SandboxSpec(
     name="web",
@@ -84,7 +89,7 @@ def test_a_container_shares_network_and_ipc_of_its_pod_but_not_its_processes(
     changes: dict[str, bool], expected: tuple[int, int, int]
 ) -> None:
     sandbox = base.SandboxSpec("web", "shop", "u1", **changes)  # type: ignore[arg-type]
-    spec = base.ContainerSpec(name="app", attempt=0, image="img:1")
+    spec = base.ContainerSpec(name="app", attempt=0, image="localhost/busybox:1")
 
     of_sandbox = cri_requests.sandbox_config(sandbox).linux.security_context.namespace_options
     of_container = cri_requests.container_config(
@@ -164,6 +169,7 @@ def test_resources_keep_their_units_and_none_is_not_set() -> None:
             memory_limit_bytes=2**30,
             oom_score_adj=-997,
             unified={"memory.high": "1000"},
+            hugepage_bytes={"2MB": 2**22},
         )
     )
 
@@ -174,6 +180,7 @@ def test_resources_keep_their_units_and_none_is_not_set() -> None:
         memory_limit_in_bytes=2**30,
         oom_score_adj=-997,
         unified={"memory.high": "1000"},
+        hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=2**22)],
     )
     assert cri_requests.resources(base.LinuxResources()) == pb.LinuxContainerResources()
 
@@ -203,15 +210,17 @@ def test_users_groups_capabilities_and_switches_are_sent() -> None:
     ("setting", "expected"),
     [
         (
-            base.SeccompSetting(base.SeccompKind.RUNTIME_DEFAULT),
+            isolation.SeccompSetting(isolation.SeccompKind.RUNTIME_DEFAULT),
             pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
         ),
         (
-            base.SeccompSetting(base.SeccompKind.UNCONFINED),
+            isolation.SeccompSetting(isolation.SeccompKind.UNCONFINED),
             pb.SecurityProfile(profile_type=pb.SecurityProfile.Unconfined),
         ),
         (
-            base.SeccompSetting(base.SeccompKind.LOCALHOST, "/var/lib/nodeagent/seccomp/a.json"),
+            isolation.SeccompSetting(
+                isolation.SeccompKind.LOCALHOST, "/var/lib/nodeagent/seccomp/a.json"
+            ),
             pb.SecurityProfile(
                 profile_type=pb.SecurityProfile.Localhost,
                 localhost_ref="/var/lib/nodeagent/seccomp/a.json",
@@ -219,11 +228,61 @@ def test_users_groups_capabilities_and_switches_are_sent() -> None:
         ),
     ],
 )
-def test_the_seccomp_setting_is_always_sent(setting: base.SeccompSetting, expected: Any) -> None:
+def test_the_seccomp_setting_is_always_sent(
+    setting: isolation.SeccompSetting, expected: Any
+) -> None:
     context = security(seccomp=setting)
 
     assert context.HasField("seccomp")
     assert context.seccomp == expected
+
+
+def test_a_label_for_selinux_is_sent_with_sandbox_and_container() -> None:
+    label = isolation.SELinuxLabel(type="t", level="s0:c1")
+    sandbox = cri_requests.sandbox_config(replace(SANDBOX, selinux=label))
+
+    expected = pb.SELinuxOption(type="t", level="s0:c1")
+    assert sandbox.linux.security_context.selinux_options == expected
+    assert security(selinux=label).selinux_options == expected
+    assert not security().HasField("selinux_options")
+
+
+def test_the_users_of_a_pod_are_mapped_in_its_sandbox_its_containers_and_their_mounts() -> None:
+    sandbox = replace(SANDBOX, user_namespace=isolation.UserNamespace(131_072, 65_536))
+    spec = base.ContainerSpec("app", 0, "img:1", mounts=(base.Mount("/a", "/b"),))
+    made = cri_requests.container_config(spec, sandbox)
+
+    [mapping] = [pb.IDMapping(host_id=131_072, container_id=0, length=65_536)]
+    wanted = pb.UserNamespace(mode=pb.POD, uids=[mapping], gids=[mapping])
+    of_sandbox = cri_requests.sandbox_config(sandbox).linux.security_context
+    assert of_sandbox.namespace_options.userns_options == wanted
+    assert made.linux.security_context.namespace_options.userns_options == wanted
+    assert list(made.mounts[0].uidMappings) == list(made.mounts[0].gidMappings) == [mapping]
+    plain = cri_requests.container_config(spec, SANDBOX)
+    assert plain.linux.security_context.namespace_options.userns_options.mode == pb.NODE
+    assert not plain.mounts[0].uidMappings
+
+
+@pytest.mark.parametrize(
+    ("name", "signal"),
+    [("", "RUNTIME_DEFAULT"), ("SIGUSR1", "SIGUSR1"), ("SIGRTMIN+3", "SIGRTMINPLUS3"),
+     ("SIGRTMAX-14", "SIGRTMAXMINUS14")],
+)  # fmt: skip
+def test_a_stop_signal_is_sent_by_its_name_in_cri(name: str, signal: str) -> None:
+    assert container(stop_signal=name).stop_signal == pb.Signal.Value(signal)
+
+
+def test_input_and_labels_of_mounts_are_sent_as_they_are_asked_for() -> None:
+    mounts = (base.Mount("/a", "/b", selinux_relabel=True), base.Mount("/c", "/d"))
+    made = container(stdin=True, stdin_once=True, mounts=mounts)
+    assert (made.stdin, made.stdin_once) == (True, True)
+    assert [mount.selinux_relabel for mount in made.mounts] == [True, False]
+    assert not container(stdin=True).stdin_once
+
+
+def test_a_container_with_an_unmasked_proc_sees_all_of_it() -> None:
+    context = security(unmasked=True)
+    assert not (context.masked_paths or context.readonly_paths)
 
 
 def test_only_a_privileged_container_sees_all_of_the_kernels_files() -> None:
@@ -233,3 +292,43 @@ def test_only_a_privileged_container_sees_all_of_the_kernels_files() -> None:
     assert "/proc/sys" in plain.readonly_paths
     assert privileged.privileged is True
     assert (list(privileged.masked_paths), list(privileged.readonly_paths)) == ([], [])
+
+
+Refused = Callable[[CriRuntime], Awaitable[object]]
+UNWRITABLE: list[tuple[str, Refused]] = [
+    ("RunPodSandbox", lambda r: r.run_sandbox(replace(SANDBOX, hostname="\ud800"))),
+    (
+        "CreateContainer",
+        lambda r: r.create_container(
+            "x", base.ContainerSpec("app", 0, "img:1", env=[("A", "\ud800")]), SANDBOX
+        ),
+    ),
+    (
+        "UpdateContainerResources",
+        lambda r: r.update_resources("x", base.LinuxResources(cpu_quota_usec=2**63)),
+    ),
+    ("PullImage", lambda r: r.pull_image("busybox:1", base.Login("\ud800", Secret("p")))),
+]
+
+
+@pytest.mark.parametrize(("operation", "call"), UNWRITABLE)
+async def test_what_no_message_can_hold_is_a_refused_call(operation: str, call: Refused) -> None:
+    with pytest.raises(base.RuntimeCallError, match="cannot be written") as refused:
+        await call(CriRuntime("unix:///run/absent.sock"))
+    assert refused.value.operation == operation
+
+
+@pytest.mark.parametrize("timeout_s", [2**40, 2**63 - 1])
+async def test_a_limit_beyond_all_times_is_not_over_at_once(
+    server: CriServer, timeout_s: int
+) -> None:
+    runtime = CriRuntime(server.endpoint)
+    try:
+        sandbox_id = await runtime.run_sandbox(SANDBOX)
+        spec = base.ContainerSpec(name="app", attempt=0, image="localhost/busybox:1")
+        container_id = await runtime.create_container(sandbox_id, spec, SANDBOX)
+        await runtime.start_container(container_id)
+        await runtime.exec_sync(container_id, ["true"], timeout_s=timeout_s)
+        await runtime.stop_container(container_id, timeout_s=timeout_s)
+    finally:
+        await runtime.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.runtime import base, cri_responses
+from nodeagent.runtime import base, cri_responses, cri_usage, isolation
 from nodeagent.runtime import cri_pb2 as pb
 
 
@@ -75,7 +75,7 @@ def test_a_filesystem_without_inodes_reports_none() -> None:
         used_bytes=pb.UInt64Value(value=10),
     )
 
-    answer = cri_responses.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
+    answer = cri_usage.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
 
     assert answer == (base.FilesystemUsage("/var/lib/x", 10, None, 5),)
 
@@ -92,3 +92,28 @@ def test_a_row_is_rebuilt_when_its_state_differs_and_dropped_when_it_is_not_list
     assert (other.state, ended.state) == (base.ContainerState.RUNNING, base.ContainerState.EXITED)
     assert listed() == ()
     assert listed(a=pb.CONTAINER_RUNNING)[0] is not first
+
+
+def test_the_user_and_the_stop_signal_of_a_container_are_read_where_they_are_reported() -> None:
+    user = pb.LinuxContainerUser(uid=1000, gid=0, supplemental_groups=[5, 7])
+    status = pb.ContainerStatus(
+        user=pb.ContainerUser(linux=user), stop_signal=pb.Signal.Value("SIGRTMINPLUS3")
+    )
+    detail = cri_responses.container_detail(pb.ContainerStatusResponse(status=status))
+    assert detail.user == isolation.ContainerUser(1000, 0, (5, 7))
+    assert detail.stop_signal == "SIGRTMIN+3"
+    silent = cri_responses.container_detail(pb.ContainerStatusResponse())
+    assert (silent.user, silent.stop_signal) == (None, "")
+    odd = cri_responses.container_detail(
+        pb.ContainerStatusResponse(status=pb.ContainerStatus(stop_signal=999))
+    )
+    assert odd.stop_signal == ""
+
+
+def test_the_handlers_that_can_make_user_namespaces_are_known() -> None:
+    handlers = [
+        pb.RuntimeHandler(name=name, features=pb.RuntimeHandlerFeatures(user_namespaces=can))
+        for name, can in (("", True), ("old", False))
+    ]
+    found = cri_responses.features(pb.StatusResponse(runtime_handlers=handlers))
+    assert found.user_namespaces == {""}

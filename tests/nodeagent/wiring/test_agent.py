@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from orch.component.diagnostics.health import CheckFailed
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy
-from orch.component.process import system
+from orch.component.process import loops, system
 from orch.component.process.daemon import SetupError
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
@@ -126,6 +127,23 @@ async def test_an_agent_that_does_not_register_still_renews_its_lease(
     await built.close()
 
 
+async def test_an_agent_does_not_start_without_a_cgroup_that_it_is_to_bound(
+    build: Build, tmp_path: Path
+) -> None:
+    path = tmp_path / "reserved.json"
+    head = {"apiVersion": AGENT_CONFIG_API_VERSION, "kind": AGENT_CONFIG_KIND}
+    asked = {
+        "enforceNodeAllocatable": ["kube-reserved"],
+        "kubeReserved": {"memory": "1Gi"},
+        "kubeReservedCgroup": "/no-such.slice",
+    }
+    path.write_text(json.dumps(head | asked))
+    built = build(f"--config={path}")
+    with pytest.raises(SetupError, match=r"^nodeagentReservedCgroup: there is no cgroup /no-such"):
+        await built.enforce_reserved()
+    await built.close()
+
+
 REFUSED = [
     ("--node-labels=a/b/c=d", "a/b/c"),
     ("--kubeconfig=/absent/kubeconfig", "/absent/kubeconfig"),
@@ -170,6 +188,27 @@ async def test_it_is_ready_when_what_it_depends_on_is(build: Build, kubeconfig: 
 async def test_alone_there_is_nothing_to_register_with(build: Build) -> None:
     built = build()
     assert {one.name: one.ok for one in await built.health.run("readyz")}["registered"]
+    await built.close()
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_the_overview_page_costs_nothing_where_it_is_off(
+    build: Build, tmp_path: Path, is_on: bool
+) -> None:
+    path = tmp_path / "config.json"
+    head = {"apiVersion": AGENT_CONFIG_API_VERSION, "kind": AGENT_CONFIG_KIND}
+    path.write_text(json.dumps(head | ({"overviewPage": True} if is_on else {})))
+    built = build(f"--config={path}")
+    history = built.measuring.history
+    assert (history is not None) is is_on
+    services = built.services(None, MetricPolicy(), ZPages("nodeagent", {}))
+    assert (services.overview is not None) is is_on
+    if history:  # the sampling loop fills it
+        running = loops.spawn(built.measuring.sampling.run(), name="sampling")
+        async with asyncio.timeout(60):
+            while isnan(history.node.memory_bytes[-1]):
+                await asyncio.sleep(0.01)
+        await loops.cancel(running)
     await built.close()
 
 

@@ -33,3 +33,10 @@ async def test_settings_that_contradict_each_other_keep_the_agent_from_starting(
 
 async def test_without_a_runtime_nobody_is_evicted(base: BuildBase) -> None:
     assert node.build_evictions(base(), NOTHING, NOTHING, None) is None
+
+
+def test_pods_are_led_to_the_api_server_as_configured(base: BuildBase) -> None:
+    assert base().settings.api_server == {}
+    led = base(podAPIServer="https://api.example.com:443").settings.api_server
+    assert led["KUBERNETES_SERVICE_HOST"] == "api.example.com"
+    assert led["KUBERNETES_SERVICE_PORT"] == "443"

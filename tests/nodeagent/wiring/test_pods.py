@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.pods.spec.policy import ResourcePolicy
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources
 from nodeagent.wiring import pods
-from nodeagent.wiring.base import Base
+from nodeagent.wiring.base import Base, resource_policy
 from nodeagent.wiring.pods import Pods
+from orch.component.flags.features import Features
 from orch.component.process import loops
 from tests.fakes.api import FakeApi
 from tests.fakes.runtime import FakeRuntime
@@ -52,6 +55,12 @@ async def test_pods_come_from_where_the_configuration_says_and_from_the_api(
 ) -> None:
     assert sources(base(FakeRuntime(), **config)) == expected
     assert sources(base(FakeRuntime(), FakeApi(), **config)) == [*expected, "api"]
+
+
+async def test_device_plugins_can_be_turned_off(base: BuildBase) -> None:
+    usual, without = build(base(FakeRuntime())), build(base(FakeRuntime(), devicePlugins=False))
+    assert usual and usual.devices and usual.pod_resources
+    assert without and (without.devices, without.pod_resources) == (None, None)
 
 
 async def test_only_an_api_is_told_statuses_and_given_mirrors(base: BuildBase) -> None:
@@ -114,3 +123,43 @@ def test_pods_may_use_the_memory_that_is_not_reserved(
 ) -> None:
     config = NodeAgentConfiguration.model_validate(fields)
     assert pods.memory_of_pods(config, 8 << 30) == bytes_left
+
+
+@pytest.mark.parametrize(
+    ("fields", "gates", "swap_file", "expected"),
+    [
+        ({}, {}, True, ResourcePolicy(True, swap_bytes=0, kills_groups=True)),
+        ({}, {}, False, ResourcePolicy(True, swap_bytes=None, kills_groups=True)),
+        (
+            {"memorySwap": {"swapBehavior": "LimitedSwap"}, "singleProcessOOMKill": True},
+            {},
+            True,
+            ResourcePolicy(True, swap_bytes=4096),
+        ),
+        (
+            {"cpuCFSQuota": False, "cpuCFSQuotaPeriod": "20ms", "memoryThrottlingFactor": 1},
+            {"MemoryQoS": True},
+            False,
+            ResourcePolicy(True, False, 20_000, throttling_factor=1.0, kills_groups=True),
+        ),
+        (
+            {"memoryReservationPolicy": "TieredReservation"},
+            {},
+            False,
+            ResourcePolicy(True, protects_memory=True, kills_groups=True),
+        ),
+    ],
+)
+def test_the_configuration_says_how_cgroups_are_set(
+    tmp_path: Path,
+    fields: dict[str, object],
+    gates: dict[str, bool],
+    swap_file: bool,
+    expected: ResourcePolicy,
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "system.slice").mkdir()
+    if swap_file:
+        (tmp_path / "system.slice/memory.swap.max").write_text("max\n")
+    config, features = NodeAgentConfiguration.model_validate(fields), Features(gates)
+    assert resource_policy(config, features, 4096, cgroup_root=tmp_path) == expected

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.stats.host.machine import HostFacts
-from nodeagent.wiring.stats import sampling_loop, system_parts, warn_of_old_cgroups
+from nodeagent.wiring.stats import (
+    require_machine,
+    sampling_loop,
+    system_parts,
+    warn_of_old_cgroups,
+)
+from orch.component.process.daemon import SetupError
 from orch.component.process.loops import cancel, spawn
 
 
@@ -21,12 +28,12 @@ async def test_each_reading_is_followed_by_a_look_for_what_it_shows_first() -> N
         done.append("pages")
 
     pages = SimpleNamespace(step=read)
-    new_disks = SimpleNamespace(look=lambda: done.append("new disks"))
-    loop = sampling_loop(pages, new_disks, 10)  # type: ignore[arg-type]
+    looks = [lambda: done.append("new disks"), lambda: done.append("pressure")]
+    loop = sampling_loop(pages, looks, 10)  # type: ignore[arg-type]
     running = spawn(loop.run(), name="sampling")
     await asyncio.sleep(15)
     await cancel(running)
-    assert done == ["pages", "new disks"] * 2
+    assert done == ["pages", "new disks", "pressure"] * 2
 
 
 @pytest.mark.parametrize(
@@ -49,6 +56,28 @@ def test_the_parts_of_the_system_are_those_whose_cgroup_is_known(
     parts = system_parts(config, host, own, None)()
     assert {part.name: part.cgroup for part in parts} == shown
     assert {part.started_at_ns for part in parts if part.name != "nodeagent"} == {77}
+
+
+@pytest.mark.parametrize(
+    ("fields", "swap_bytes", "version", "said"),
+    [
+        ({"failSwapOn": True}, 4096, "v2", "has 4096 bytes of swap; run swapoff -a"),
+        ({"failSwapOn": True}, 0, "v1", ""),
+        ({"failCgroupV1": True}, 4096, "v1", "this host has cgroup v1"),
+        ({"failCgroupV1": True}, 4096, "v2", ""),
+        ({"singleProcessOOMKill": False}, 0, "v1", "singleProcessOOMKill is false, which needs"),
+        ({"singleProcessOOMKill": False}, 0, "v2", ""),
+        ({"singleProcessOOMKill": True}, 0, "v1", ""),
+        ({}, 4096, "v1", ""),
+    ],
+)
+def test_an_agent_does_not_start_on_a_machine_that_is_ruled_out(
+    fields: dict[str, bool], swap_bytes: int, version: str, said: str
+) -> None:
+    host = HostFacts(2, 2, 10, swap_bytes, 77, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 0)
+    config = NodeAgentConfiguration.model_validate(fields)
+    with pytest.raises(SetupError, match=said) if said else contextlib.nullcontext():
+        require_machine(config, host, version)
 
 
 @pytest.mark.parametrize(("version", "is_old"), [("v1", 1), ("hybrid", 1), ("v2", 0), ("none", 0)])

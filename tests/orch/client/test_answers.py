@@ -139,6 +139,30 @@ async def test_an_answer_beyond_every_measure_is_refused(
         await transport.request("GET", "/")
 
 
+async def test_an_answer_in_tiny_chunks_is_refused(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(*([b"x" * 32] * 1_500))
+    assert len((await transport.request("GET", "/")).body) == 48_000
+    transport = await send(*([b"x"] * 1_500), then="hang")
+    with pytest.raises(TransportError, match="chunks of the answer are too small"):
+        await transport.request("GET", "/")
+
+
+async def test_answers_without_a_body_end(aiohttp_server: MakeServer) -> None:
+    async def nothing(_request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_get("/", nothing)
+    server = await aiohttp_server(app)
+    transport = Transport(ClientConfig(server=str(server.make_url("/"))[:-1]))
+    for _ in range(3):
+        answer = await transport.request("GET", "/")
+        assert (answer.status, answer.body) == (204, b"")
+    await transport.close()
+
+
 async def test_leaving_a_stream_early_does_not_wait_for_its_rest(
     send: Callable[..., Awaitable[Transport]],
 ) -> None:

@@ -13,6 +13,7 @@ from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
 from orch.wire.errors import ApiError
+from orch.wire.records.authentication import TokenRequestSpec
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ObjectMeta
@@ -158,6 +159,38 @@ async def test_create_sends_the_record_and_returns_what_was_stored(
     }
     assert isinstance(stored, Lease)
     assert stored.metadata.resourceVersion == "1"
+
+
+TOKEN = {"apiVersion": "authentication.orch.io/v1", "kind": "TokenRequest", "metadata": {}}
+
+
+async def test_a_token_is_asked_for_at_its_account(client: ApiClient, server: Server) -> None:
+    server.answer = {**TOKEN, "status": {"token": "t", "expirationTimestamp": "2026-01-01"}}
+    wanted = TokenRequestSpec(audiences=["a"], expirationSeconds=600)
+    answer = await client.create_token("bot", "x", wanted)
+    assert answer.status and answer.status.token == "t"
+    assert (server.method, server.path) == (
+        "POST",
+        "/api/v1/namespaces/x/serviceaccounts/bot/token",
+    )
+    assert server.body["spec"] == {"audiences": ["a"], "expirationSeconds": 600}
+    for other in ({}, {**TOKEN, "kind": "TokenReview"}, {**TOKEN, "status": {"token": 5}}):
+        server.answer = other
+        with pytest.raises(TransportError, match="is not a TokenRequest: "):
+            await client.create_token("bot", "x", wanted)
+
+
+async def test_a_subresource_is_told_and_must_say_that_it_did(
+    client: ApiClient, server: Server
+) -> None:
+    server.answer = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+    record = {"kind": "Binding", "target": {"name": "n1"}}
+    await client.act(Pod, "web", "binding", record, namespace="shop")
+    assert (server.method, server.path) == ("POST", "/api/v1/namespaces/shop/pods/web/binding")
+    assert server.body == record
+    server.answer = NODE
+    with pytest.raises(TransportError, match="did not say whether the binding was done"):
+        await client.act(Pod, "web", "binding", record, namespace="shop")
 
 
 async def test_a_patch_is_a_merge_patch(client: ApiClient, server: Server) -> None:

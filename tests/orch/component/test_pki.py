@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orch.component.pki import Authority, Subject, self_signed
+from orch.component import pki, signing_requests
+from orch.component.pki import Authority, KeyPair, Subject, self_signed
+from orch.component.process.daemon import SetupError
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SERVER = Subject("server", "node-a", (), ("node-a", "127.0.0.1"))
@@ -54,6 +56,22 @@ def test_a_lost_authority_makes_all_certificates_anew(tmp_path: Path) -> None:
     assert read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file) != before
 
 
+def test_a_ca_that_was_interrupted_before_its_certificate_is_finished(tmp_path: Path) -> None:
+    Authority(tmp_path, now=NOW, keep=True)
+    key = read(str(tmp_path / "ca.key"))
+    (tmp_path / "ca.crt").unlink()
+    Authority(tmp_path, now=NOW, keep=True)
+    assert read(str(tmp_path / "ca.key")) == key
+    pki.read_authority(KeyPair.at(tmp_path, "ca"))
+
+
+def test_a_key_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "ca.key").write_text("torn")
+    with pytest.raises(SetupError):
+        Authority(tmp_path, now=NOW, keep=True)
+    assert read(str(tmp_path / "ca.key")) == b"torn"
+
+
 def test_a_server_without_a_certificate_makes_its_own_and_keeps_it(tmp_path: Path) -> None:
     first = self_signed(tmp_path, "agent", ["node-a", "127.0.0.1"], now=NOW)
     before = read(first.cert_file)
@@ -62,3 +80,24 @@ def test_a_server_without_a_certificate_makes_its_own_and_keeps_it(tmp_path: Pat
     )
     assert read(self_signed(tmp_path, "agent", ["node-b"], now=NOW).cert_file) != before
     assert Path(first.key_file).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_request_is_signed_until_the_ca_ends_and_not_after(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, now=NOW)
+    ca = KeyPair.at(tmp_path, "ca")
+    key = signing_requests.make_key()
+    asked = signing_requests.read(signing_requests.make_request(key, "a", "b", ("h", "10.0.0.1")))
+    usages = ("digital signature", "server auth")
+    end = pki.read_authority(ca)[1].not_valid_after_utc
+    pem = pki.sign(ca, asked, usages, timedelta(days=99), end - timedelta(days=1))
+    issued = x509.load_pem_x509_certificate(pem)
+    assert issued.not_valid_after_utc == end
+    issued.verify_directly_issued_by(
+        x509.load_pem_x509_certificate(Path(authority.ca_file).read_bytes())
+    )
+    assert signing_requests.hosts_of(pem) == (("h", "10.0.0.1"), False)
+    with pytest.raises(SetupError, match=r"the CA .*ca\.crt expired on .*: renew it"):
+        pki.sign(ca, asked, usages, timedelta(days=1), end)
+    Path(ca.key_file).write_bytes(signing_requests.make_key())
+    with pytest.raises(SetupError, match="does not belong to the CA"):
+        pki.sign(ca, asked, usages, timedelta(days=1), NOW)

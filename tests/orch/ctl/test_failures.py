@@ -27,6 +27,16 @@ from orch.wire.patch.patch import PatchError
             "disk full (InternalError); see the server's log for the cause",
         ),
         (
+            ApiError(400, "BadRequest", 'container "c" is waiting to start: ErrImagePull'),
+            'container "c" is waiting to start: ErrImagePull (BadRequest); '
+            "'orchctl describe pod' shows what it waits for",
+        ),
+        (
+            ApiError(500, "InternalError", 'OCI runtime exec failed: "nosuch" not found in $PATH'),
+            'OCI runtime exec failed: "nosuch" not found in $PATH (InternalError); '
+            "check that the image has the command, and that it may be run",
+        ),
+        (
             TransportError("cannot reach https://s: connection refused"),
             "cannot reach https://s: connection refused; check that the server runs and that "
             "--server or the kubeconfig has its address",

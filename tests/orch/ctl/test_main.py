@@ -25,7 +25,8 @@ def test_help_may_be_asked_for_first(words: tuple[str, ...]) -> None:
 def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
     for words, text in (
         (("top",), "orchctl: error: there is no command 'top': did you mean 'node top'?; see"),
-        (("apply", "--server-side", "-f", "x"), "orchctl apply: error: server-side apply is not"),
+        (("apply", "--force-conflicts", "-f", "x"), "error: --force-conflicts only works with"),
+        (("apply", "--server-side", "--dry-run=client", "-f", "x"), "error: --dry-run=client does"),
         (("cordon",), "error: name the nodes: either NODE or -l SELECTOR\n"),
         (("drain", "n1", "-l", "a=b"), "error: name the nodes: either NODE or -l SELECTOR\n"),
         (("uncordon", "pods/x"), "error: 'pods/x' is not a node: name nodes only\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,8 +76,9 @@ async def test_marking_changes_ready_alone_and_keeps_its_reason(world: World) ->
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
 async def test_an_orphan_is_failed_unless_over_and_goes_without_grace(
-    world: World, phase: str
+    world: World, phase: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     pod = world.stored(a_pod(phase=phase))
     assert await world.applier.apply(RemoveOrphan(pod))
     said, deleted = world.api.made("patch")[0].body["status"], world.api.made("delete")[0].body
@@ -87,6 +89,7 @@ async def test_an_orphan_is_failed_unless_over_and_goes_without_grace(
     )  # fmt: skip
     assert deleted == {"gracePeriodSeconds": 0, "uid": pod.metadata.uid}
     assert world.peek(pod) is None
+    assert f"removed pod {pod.key}: its node n1 does not exist" in caplog.messages
 
 
 @pytest.mark.parametrize("action", [RemoveOrphan, RemoveLease])
@@ -110,6 +113,25 @@ def namesakes() -> list[tuple[ApiObject, Any]]:
         (node, lambda seen: UpdateNode(seen, taints=taints)),
         (node, lambda seen: UpdateNode(seen, conditions=(cluster.condition("Ready", "Unknown"),))),
     ]
+
+
+async def test_a_pod_is_evicted_once_until_the_watch_shows_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    seen = world.stored(a_pod(condition("DisruptionTarget", "True")))
+    assert [await world.applier.apply(EvictPod(seen)) for _ in range(3)] == [True, False, False]
+    assert [reason for _, _, reason in world.told] == ["TaintManagerEviction"]
+    assert len([line for line in caplog.messages if line.startswith("evicted pod")]) == 1
+
+
+@pytest.mark.looptime
+async def test_an_eviction_that_nobody_sees_is_asked_for_again(world: World) -> None:
+    seen = world.stored(a_pod(condition("DisruptionTarget", "True")))
+    assert await world.applier.apply(EvictPod(seen))
+    world.stored(seen)  # as from a copy of the store
+    await asyncio.sleep(31)
+    assert await world.applier.apply(EvictPod(seen))
 
 
 @pytest.mark.parametrize("number", range(len(namesakes())))

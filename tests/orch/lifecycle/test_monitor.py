@@ -128,9 +128,13 @@ async def test_pods_that_will_not_run_get_an_event_each(watched: Monitored) -> N
         if event.reason == "FailedScheduling"
     ]
     assert sorted(told) == [
-        ("alone", "Warning", "nothing gives pods a node here, there is no scheduler"),
+        ("alone", "Warning", "nothing has given this pod a node"),
         ("lost", "Warning", 'node "nowhere" does not exist'),
     ]
+    lost: Pod = watched.api.store.peek(Pod, "lost", "ns")
+    (scheduled,) = [c for c in lost.status.conditions or () if c.type == "PodScheduled"]
+    assert (scheduled.status, scheduled.reason) == ("False", "NodeNotFound")
+    assert "does not exist" in (scheduled.message or "")
 
 
 async def test_nothing_is_written_while_all_is_well(watched: Monitored) -> None:
@@ -275,7 +279,7 @@ async def test_refusals_are_counted_said_once_and_outlived(
     watched.api.fail(ApiError(500, "InternalError", "no"), verb="patch", plural="nodes", times=3)
     await asyncio.sleep(80)
     assert watched.ready("n1") == "Unknown"
-    assert watched.metric("node_collector_action_failures") == 3
+    assert watched.metric("node_collector_action_failures_total") == 3
     silent = "node n1 is silent: its conditions are now Unknown"
     assert ("orch.lifecycle.apply", logging.WARNING, silent) in caplog.record_tuples
     said = [text for name, _, text in caplog.record_tuples if name == "orch.lifecycle.monitor"]

@@ -72,3 +72,11 @@ def test_wrong_usage_exits_with_two(flag: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as ended:
         parse(flag)
     assert ended.value.code == 2 and capsys.readouterr().err
+
+
+def test_pods_are_bound_only_when_asked_for() -> None:
+    assert not parse().bind_pods
+    assert parse("--bind-pods").bind_pods and parse("--bind-pods=true").bind_pods
+    assert parse("--bind-pods").warnings == ()
+    (warning,) = parse("--bind-pods", "--feature-gates=PodBinding=false").warnings
+    assert warning == "--bind-pods does nothing: the feature gate PodBinding is off"

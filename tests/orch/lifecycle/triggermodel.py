@@ -13,6 +13,7 @@ from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
+    MarkPodUnscheduled,
     Note,
     RemoveLease,
     RemoveOrphan,
@@ -167,6 +168,8 @@ def words(action: Action) -> list[str]:
         case UpdateNode(node=node, conditions=conditions, evicting=evicting):
             said = [f"judge {node.metadata.name}"] if conditions is not None else []
             return [*said, f"evict zone {_zone(node)}"] if evicting else said
+        case MarkPodUnscheduled(pod=one):
+            return [f"FailedScheduling {one.metadata.name}"]
         case MarkPodNotReady(pod=one):
             return [f"mark {one.metadata.name}"]
         case EvictPod(pod=one):

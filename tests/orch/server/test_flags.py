@@ -12,7 +12,7 @@ REQUIRED = ["--tls-cert-file=c", "--tls-private-key-file=k"]
 
 def test_defaults_are_those_of_the_reference_and_secure() -> None:
     parsed = flags.parse(REQUIRED)
-    assert (parsed.bind_address, parsed.secure_port) == ("0.0.0.0", 6443)
+    assert (parsed.bind_addresses, parsed.secure_port) == (["0.0.0.0"], 6443)
     assert parsed.storage.file == Path("/var/lib/orch-apiserver/state.db")
     assert parsed.auth.anonymous_health
     assert not parsed.node_proxy_allow_loopback
@@ -30,6 +30,7 @@ def test_defaults_are_those_of_the_reference_and_secure() -> None:
         ("-v=4", "verbosity", 4),
         ("--max-connections=7", "max_connections", 7),
         ("--port-file=p", "port_file", Path("p")),
+        ("--bind-address=127.0.0.1,192.0.2.1", "bind_addresses", ["127.0.0.1", "192.0.2.1"]),
     ],
 )
 def test_each_flag_sets_its_value(argument: str, field: str, value: object) -> None:
@@ -43,6 +44,7 @@ def test_each_flag_sets_its_value(argument: str, field: str, value: object) -> N
         ["--nodeagent-client-certificate=c"],
         ["--secure-port=65536"],
         ["--secure-port=-1"],
+        ["--bind-address=127.0.0.1,"],
         ["--feature-gates=ComponentStatus=true"],
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from orch.server.metrics import ServerMetrics, request_labels
 from orch.server.request.attributes import parse_request
+from orch.server.strategy.table import ServedKinds
 from tests.orch.server.harness import NODES, PODS, Api, pod
 
 
@@ -31,7 +32,7 @@ from tests.orch.server.harness import NODES, PODS, Api, pod
 )
 def test_labels_are_only_what_is_served(request_text, labels) -> None:
     method, path = request_text.split()
-    assert request_labels(parse_request(method, path, {})) == labels
+    assert request_labels(parse_request(method, path, {}), ServedKinds()) == labels
 
 
 def test_long_running_requests_are_counted_but_not_timed() -> None:

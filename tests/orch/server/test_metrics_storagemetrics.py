@@ -20,7 +20,7 @@ async def test_objects_are_counted_by_kind_and_the_medium_measured(
     registry = Registry()
     metrics = StorageMetrics(registry, (1.0,))
     await backend.storage.create("/leases.coordination.orch.io/a/x", b"{}")
-    metrics.observe(backend.storage, can_list=True)
+    metrics.observe(backend.storage, backend.kinds, can_list=True)
     shown = await asyncio.to_thread(page, registry)
     assert 'apiserver_resource_objects{group="",resource="namespaces"} 1.0' in shown
     assert 'apiserver_resource_objects{group="coordination.orch.io",resource="leases"} 1.0' in shown
@@ -33,7 +33,7 @@ async def test_what_cannot_be_listed_counts_as_minus_one(backend: Backend) -> No
     registry = Registry()
     metrics = StorageMetrics(registry, (1.0,))
     for can_list, namespaces in ((True, "1.0"), (False, "-1.0"), (True, "1.0")):
-        metrics.observe(backend.storage, can_list=can_list)
+        metrics.observe(backend.storage, backend.kinds, can_list=can_list)
         shown = await asyncio.to_thread(page, registry)
         assert f'apiserver_resource_objects{{group="",resource="namespaces"}} {namespaces}' in shown
         assert f'apiserver_storage_objects{{resource="namespaces"}} {namespaces}' in shown

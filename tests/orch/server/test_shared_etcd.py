@@ -6,11 +6,23 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
-from tests.orch.server.harness import LEASES, MERGE, NODES, Api, Pki, lease, node
+from tests.orch.server.customresources.widgets import (
+    CRDS,
+    GROUP,
+    WIDGETS,
+    define,
+    definition,
+    until,
+    until_gone,
+    version,
+    widget,
+)
+from tests.orch.server.harness import LEASES, MERGE, NODES, Answer, Api, Pki, lease, node
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
 pytestmark = pytest.mark.real
@@ -69,6 +81,48 @@ async def test_a_quota_holds_for_writers_of_both_together(servers: list[Api]) ->
         quota = (await api.call("GET", f"{space}/resourcequotas/q")).json
         assert quota["status"]["used"]["count/configmaps"] == "7"
     await servers[1].call("DELETE", f"{space}/configmaps/{'c0'}")
+
+
+async def test_nothing_is_created_in_a_namespace_that_another_server_has_ended(
+    servers: list[Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late a server learns of it: what was left would be in the next one of the name."""
+    one, two = servers
+    space = "/api/v1/namespaces"
+    assert (await one.call("POST", space, {"metadata": {"name": "gone"}})).status == 201
+    assert (await two.call("GET", f"{space}/gone")).status == 200
+    with monkeypatch.context() as late:
+        late.setattr(two.server.storage, "apply", lambda changes: None)
+        assert (await one.call("DELETE", f"{space}/gone")).status == 200
+        await one.turn("namespaces")
+        assert (await one.call("GET", f"{space}/gone")).status == 404
+        left = {"metadata": {"name": "left"}}
+        assert (await two.call("POST", f"{space}/gone/configmaps", left)).status == 409
+    assert (await one.call("POST", space, {"metadata": {"name": "gone"}})).status == 201
+    assert (await one.call("GET", f"{space}/gone/configmaps")).json["items"] == []
+
+
+async def test_both_serve_what_is_defined_at_one(servers: list[Api]) -> None:
+    one, two = servers
+    name = f"widgets.{GROUP}"
+    await define(one, definition("widgets", version(), version("v2", storage=False)))
+    async with asyncio.timeout(20):
+        while (await two.call("GET", WIDGETS)).status != 200:
+            await asyncio.sleep(0.01)
+    assert (await two.call("POST", WIDGETS, widget())).status == 201
+    newer = WIDGETS.replace("/v1/", "/v2/")
+    assert (await one.call("GET", f"{newer}/w")).json["apiVersion"] == f"{GROUP}/v2"
+    clash = definition("wadgets", kind="Widget")
+    for api, document in ((one, clash), (two, definition("gadgets"))):
+        assert (await api.call("POST", CRDS, document)).status == 201
+    await until(two, f"wadgets.{GROUP}", NamesAccepted="False", Established="False")
+    await until(one, f"gadgets.{GROUP}", NamesAccepted="True", Established="True")
+    await two.call("DELETE", f"{CRDS}/{name}")
+    await until_gone(one, name)
+    async with asyncio.timeout(20):
+        while any([(await api.call("GET", WIDGETS)).status != 404 for api in servers]):
+            await asyncio.sleep(0.01)
+    await until(one, f"wadgets.{GROUP}", Established="True")  # the name is free now
 
 
 async def test_watches_on_both_show_every_write_of_both(servers: list[Api]) -> None:
@@ -180,3 +234,67 @@ async def test_an_etcd_with_other_data_makes_clients_read_again(
         while (answer := await api.call("GET", NODES)).status != 200:
             await asyncio.sleep(0.05)
     assert answer.json["items"] == []
+
+
+MANAGERS = 50  # of an object, which may have 100
+APPLY = "application/apply-patch+yaml"
+UNDECIDED = (429, 503, 504)  # not done, or of unknown outcome: a client applies again
+
+
+@pytest.mark.parametrize(
+    ("objects", "rounds"),
+    [(1, 4), (20, 1), pytest.param(20, 10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])],
+)
+async def test_both_agree_on_who_owns_what_whoever_applies_at_once(
+    servers: list[Api], objects: int, rounds: int
+) -> None:
+    """Nothing that was answered 200 is lost, and every field that two want is told of; of 20
+    objects 1,000 applies are under way at once.
+    """
+    path = "/api/v1/namespaces/default/configmaps/shared-{}"
+
+    async def apply(of: int, number: int, value: str) -> Answer:
+        data = {f"own-{number}": value, f"disputed-{number // 2}": f"{number}", "same": "x"}
+        api, body = servers[number % 2], {"metadata": {"labels": {f"l{number}": value}}}
+        query = f"?fieldManager=m{number}"
+        while True:
+            answer = await api.call(
+                "PATCH", path.format(of) + query, {**body, "data": data}, content_type=APPLY
+            )
+            lost_race = "has been modified" in answer.json.get("message", "")
+            if not (lost_race or answer.status in UNDECIDED):
+                return answer
+            await asyncio.sleep(float(answer.headers.get("Retry-After", 0)))
+
+    won: list[dict[int, set[str]]] = [{} for _ in range(objects)]
+    for value in map(str, range(rounds)):
+        wanted = [(of, number) for number in range(MANAGERS) for of in range(objects)]
+        answers = await asyncio.gather(*(apply(*each, value) for each in wanted))
+        for (of, number), answer in zip(wanted, answers, strict=True):
+            if answer.status in (200, 201):
+                won[of].setdefault(number, set()).add(value)
+                continue
+            assert answer.status == 409, answer.text
+            (cause,) = answer.json["details"]["causes"]
+            assert cause["field"] == f".data.disputed-{number // 2}"
+            assert cause["message"] == f'conflict with "m{number ^ 1}"'
+    for of in range(objects):
+        one, two = [(await api.call("GET", path.format(of))).json for api in servers]
+        assert one == two
+        assert_owned(one, won[of], rounds)
+
+
+def assert_owned(shared: dict[str, Any], won: dict[int, set[str]], rounds: int) -> None:
+    """Of each two, one got the field, and so everything it applied; the other got nothing."""
+    assert sorted(number // 2 for number in won) == list(range(MANAGERS // 2))
+    last = str(rounds - 1)
+    expected = {f"own-{number}": last for number in won}
+    expected |= {f"disputed-{number // 2}": f"{number}" for number in won}
+    assert shared["data"] == expected | {"same": "x"}
+    assert shared["metadata"]["labels"] == {f"l{number}": last for number in won}
+    for entry in shared["metadata"]["managedFields"]:
+        number = int(entry["manager"].removeprefix("m"))
+        owned = {f"f:own-{number}": {}, f"f:disputed-{number // 2}": {}, "f:same": {}}
+        assert entry["fieldsV1"]["f:data"] == owned
+    assert len(shared["metadata"]["managedFields"]) == len(won)
+    assert all(values == set(map(str, range(rounds))) for values in won.values())

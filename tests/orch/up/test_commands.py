@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,10 +54,18 @@ def test_programs_lie_beside_the_interpreter(layout: Layout, certificates: Certi
 
 def test_the_api_server_takes_its_command_line(layout: Layout, certificates: Certificates) -> None:
     given = server.parse(commands.apiserver(layout, PORTS, certificates)[1:])
-    assert (given.bind_address, given.secure_port) == ("127.0.0.1", 1001)
+    assert (given.bind_addresses, given.secure_port) == (["127.0.0.1"], 1001)
     assert given.client_ca_file == certificates.ca_file
     assert given.tls_cert_file == certificates.apiserver.cert_file
     assert str(layout.store) in str(given)
+
+
+def test_the_api_server_also_listens_where_pods_reach_the_machine(
+    layout: Layout, certificates: Certificates
+) -> None:
+    ports = replace(PORTS, host_address="192.0.2.1")
+    given = server.parse(commands.apiserver(layout, ports, certificates)[1:])
+    assert given.bind_addresses == ["127.0.0.1", "192.0.2.1"]
 
 
 def test_the_api_server_gets_what_was_chosen_for_it(

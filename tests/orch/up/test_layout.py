@@ -67,7 +67,14 @@ def test_the_agent_reads_the_configuration_written_for_it(layout: Layout) -> Non
     config = load_config(str(layout.agent_config), str(layout.agent_drop_ins))
     assert config.staticPodPath == str(layout.manifests)
     assert config.podLogsDir == str(layout.logs / "pods")
+    assert config.podAPIServer == ""
     assert layout.agent_config.stat().st_mode & 0o077 == 0
+
+
+def test_the_agent_tells_pods_the_address_that_they_reach(layout: Layout) -> None:
+    layout.write_agent_files(with_demo=False, pod_api_server="https://192.0.2.1:6443")
+    config = load_config(str(layout.agent_config), str(layout.agent_drop_ins))
+    assert config.podAPIServer == "https://192.0.2.1:6443"
 
 
 def test_the_demonstration_is_written_once_and_only_with_a_provisioned_runtime(

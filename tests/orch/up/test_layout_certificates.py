@@ -90,3 +90,12 @@ def test_another_node_name_gives_only_the_node_new_certificates(
     issue_certificates(tmp_path, "n2", now=NOW)
     changed = {path.stem for path in tmp_path.iterdir() if before[path.name] != path.read_bytes()}
     assert changed == {"node", "nodeagent"}
+
+
+def test_another_address_gives_only_the_api_server_a_new_certificate(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    issue_certificates(tmp_path, "n1", now=NOW, host_address="192.0.2.1")
+    changed = {path.stem for path in tmp_path.iterdir() if before[path.name] != path.read_bytes()}
+    assert changed == {"apiserver"}

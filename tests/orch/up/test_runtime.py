@@ -89,6 +89,15 @@ async def test_where_none_runs_root_provisions_one_that_sees_the_agents_director
     assert tool.calls() == [["find"], up]
 
 
+async def test_a_provisioned_one_comes_with_the_address_that_its_pods_reach(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 0)
+    tool.answers(up=(0, "unix:///run/made.sock\n192.0.2.1"))
+    choice = await tool.used().choose()
+    assert (choice.endpoint, choice.host_address) == ("unix:///run/made.sock", "192.0.2.1")
+
+
 async def test_only_root_provisions(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     be(monkeypatch, 1000)
     choice = await tool.used().choose()

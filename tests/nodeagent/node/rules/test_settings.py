@@ -1,6 +1,7 @@
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.node.rules.contention import KINDS, SYSTEM_DISK
 from nodeagent.node.rules.settings import NodeSettings, node_settings, start_problems
 from orch.component.flags.features import Features
 from tests.fakes import node
@@ -41,6 +42,12 @@ def test_reservations_add_up_and_taints_are_taken_over() -> None:
     )
     assert settings.reserved == {"cpu": 1500, "memory": 1024**3}
     assert settings.taints[0].to_wire() == {"key": "dedicated", "effect": "NoSchedule"}
+
+
+def test_stalls_have_thresholds_only_with_their_gate() -> None:
+    assert made({}).contention == {}
+    shown = made({"systemDiskContentionThreshold": 55.5}, PSINodeCondition=True).contention
+    assert (set(shown), shown[SYSTEM_DISK]) == (set(KINDS), 55.5)
 
 
 def test_declared_are_the_features_in_development_that_are_on() -> None:

@@ -1,10 +1,13 @@
 """Cases after pkg/kubelet/kubelet_node_status_test.go (upstream)."""
 
+from dataclasses import replace
+
 from nodeagent.node.rules import status
-from nodeagent.node.rules.facts import ImageFacts, NodeFacts
+from nodeagent.node.rules.facts import DeviceFacts, ImageFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
-from nodeagent.runtime.base import RuntimeFeatures
+from nodeagent.pods.devices.inventory import ResourceCount
+from nodeagent.runtime.isolation import RuntimeFeatures
 from nodeagent.runtime.verdict import RuntimeHealth
 from orch.wire.records.core import Node, NodeStatus
 from tests.fakes import node
@@ -35,6 +38,20 @@ def test_the_node_to_register_is_complete() -> None:
     assert said["addresses"][0] == {"type": "InternalIP", "address": "192.0.2.7"}
     assert said["conditions"][-1]["type"] == "Ready"
     assert "declaredFeatures" not in said
+
+
+def test_a_node_is_registered_with_the_id_that_its_provider_gave_it() -> None:
+    assert registered(node.facts(), provider_id="cloud://a").spec.providerID == "cloud://a"
+    assert "providerID" not in registered(node.facts()).spec.to_wire()
+
+
+def test_a_node_says_how_much_swap_it_has() -> None:
+    def shown(swap_bytes: int) -> object:
+        machine = replace(node.facts().machine, swap_bytes=swap_bytes)
+        return registered(replace(node.facts(), machine=machine)).to_wire()["status"]["nodeInfo"]
+
+    assert shown(4096)["swap"] == {"capacity": 4096}  # type: ignore[index]
+    assert "swap" not in shown(0)  # type: ignore[operator]
 
 
 def test_labels_of_the_flag_win_over_the_default_ones() -> None:
@@ -118,3 +135,47 @@ def test_the_patch_carries_only_the_fields_that_changed() -> None:
     changed = status.patch(before, after)["status"]
     assert set(changed) == {"conditions", "nodeInfo", "declaredFeatures"}
     assert changed["declaredFeatures"] is None
+
+
+FOO, DONGLE = "example.com/foo", "example.com/dongle"
+
+
+def offered(said: NodeStatus) -> tuple[dict[str, str], dict[str, str]]:
+    """Extended resources of capacity and allocatable."""
+    both = said.capacity or {}, said.allocatable or {}
+    capacity, left = ({k: v for k, v in amounts.items() if "/" in k} for amounts in both)
+    return capacity, left
+
+
+def test_devices_are_in_capacity_and_those_that_are_healthy_in_allocatable() -> None:
+    devices = DeviceFacts({FOO: ResourceCount(1024, 3)})
+    assert offered(registered(node.facts(devices=devices)).status) == (
+        {FOO: "1024"},
+        {FOO: "3"},
+    )
+
+
+def test_extended_resources_that_others_wrote_stay() -> None:
+    own = registered(node.facts()).status
+    written = {**(own.capacity or {}), DONGLE: "4", "hugepages-7Ki": "1", "x.kubernetes.io/y": "1"}
+    before = own.model_copy(update={"capacity": written})
+    devices = DeviceFacts({FOO: ResourceCount(1, 0)})
+    after = reported(node.facts(devices=devices), before)
+    assert offered(after) == ({DONGLE: "4", FOO: "1"}, {DONGLE: "4", FOO: "0"})
+    assert not status.differs(after, reported(node.facts(devices=devices), after))
+
+
+def test_a_resource_whose_plugin_went_for_good_is_none() -> None:
+    devices = DeviceFacts({FOO: ResourceCount(2, 2)})
+    before = registered(node.facts(devices=devices)).status
+    unknown = reported(node.facts(devices=DeviceFacts()), before)
+    assert offered(unknown)[0] == {FOO: "2"}, "not before it is known which resources there are"
+    after = reported(node.facts(devices=DeviceFacts({}, frozenset({FOO}))), before)
+    assert offered(after) == ({FOO: "0"}, {FOO: "0"})
+
+
+def test_what_an_earlier_life_of_the_node_offered_goes_with_its_file() -> None:
+    own = registered(node.facts()).status
+    before = own.model_copy(update={"capacity": {**(own.capacity or {}), FOO: "8"}})
+    first = reported(node.facts(devices=DeviceFacts({}, is_first=True)), before)
+    assert offered(first) == ({}, {})

@@ -9,6 +9,7 @@ import pytest
 from nodeagent.pods import counts
 from nodeagent.pods.cgroups.pod_cgroups import CgroupError, PodCgroups
 from nodeagent.pods.counts import Timings
+from nodeagent.pods.spec.policy import ResourcePolicy
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.timings import observed
 
@@ -95,6 +96,24 @@ async def test_the_classes_share_the_processor_by_what_their_pods_ask_for(
     await cgroups.balance([pod()])
     assert (root / "orchpods/burstable" / file).read_text() == least, "nobody asks any more"
     await cgroups.remove_parent()
+
+
+@pytest.mark.parametrize("protects", [True, False])
+async def test_what_pods_request_is_protected_in_the_cgroups_above_them(
+    tmp_path: Path, protects: bool
+) -> None:
+    for name, file in (("", "memory.min"), ("burstable", "memory.low")):
+        KernelDirectory(tmp_path / "orchpods" / name, **{file.replace(".", "__"): "7"})
+    (tmp_path / "cgroup.controllers").write_text("memory\n")
+    policy = ResourcePolicy(unified=True, throttling_factor=0.9, protects_memory=protects)
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path), policy=policy)
+    burstable = container_data("app", resources={"requests": {"memory": "1Mi"}})
+    await cgroups.balance([LIMITED, pod(burstable), pod()])
+    guaranteed, shared = tmp_path / "orchpods/memory.min", "orchpods/burstable/memory.low"
+    assert guaranteed.read_text() == (str(65 * 2**20) if protects else "0")
+    assert (tmp_path / shared).read_text() == (str(2**20) if protects else "0")
+    await cgroups.balance([])
+    assert guaranteed.read_text() == (tmp_path / shared).read_text() == "0"
 
 
 LIMITS = [

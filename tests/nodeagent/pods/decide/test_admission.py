@@ -21,7 +21,13 @@ NODE = Node.from_wire(
         "metadata": {"name": "node1", "labels": {"disk": "fast"}},
         "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]},
         "status": {
-            "allocatable": {"cpu": "2", "memory": "1000Mi", "pods": "3"},
+            "allocatable": {
+                "cpu": "2",
+                "memory": "1000Mi",
+                "pods": "3",
+                "hugepages-2Mi": "4Mi",
+                "ephemeral-storage": "4Gi",
+            },
             "nodeInfo": {"kernelVersion": "4.10.3-x"},
             "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
         },
@@ -30,10 +36,23 @@ NODE = Node.from_wire(
 TOLERANT = {"tolerations": [{"operator": "Exists"}]}
 
 
+def choosing(disk: str) -> dict[str, Any]:
+    """An affinity to nodes with this disk."""
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "In", "values": [disk]}]}]
+    required = {"nodeSelectorTerms": terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
 def asking(cpu: str = "0", memory: str = "0", **fields: Any) -> Pod:
     resources = {"requests": {"cpu": cpu, "memory": memory}}
     container = container_data("app", resources=resources, **fields.pop("container", {}))
     return pod(container, **{**TOLERANT, **fields})
+
+
+def apparmor(profile: str) -> Pod:
+    """A pod that asks for a profile by the annotation of old."""
+    key = "container.apparmor.security.beta.kubernetes.io/app"
+    return asking(metadata={"annotations": {key: profile}})
 
 
 def with_sysctl(name: str, **fields: Any) -> Pod:
@@ -65,6 +84,20 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
         "OutOfmemory",
         "requested: 1049624576, used: 0, capacity: 1048576000",
     ),
+    (
+        "huge pages",
+        pod(container_data("app", resources={"limits": {"hugepages-2Mi": "4Mi"}})),
+        [pod(container_data("app", resources={"limits": {"hugepages-2Mi": "2Mi"}}))],
+        "OutOfhugepages-2Mi",
+        "requested: 4194304, used: 2097152, capacity: 4194304",
+    ),
+    (
+        "disk",
+        pod(container_data("app", resources={"requests": {"ephemeral-storage": "3Gi"}})),
+        [pod(container_data("app", resources={"limits": {"ephemeral-storage": "2Gi"}}))],
+        "OutOfephemeral-storage",
+        "requested: 3221225472, used: 2147483648, capacity: 4294967296",
+    ),
     ("pods", asking(), [asking()] * 3, "OutOfpods", "requested: 1, used: 3, capacity: 3"),
     (
         "a large init container",
@@ -78,6 +111,8 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
     ("host port of another protocol", asking(**UDP_PORT), [asking(**PORT)], "", ""),
     ("selector", asking(nodeSelector={"disk": "fast"}), [], "", ""),
     ("other selector", asking(nodeSelector={"disk": "slow"}), [], "NodeAffinity", "NodeAffinity"),
+    ("affinity", asking(affinity=choosing("fast")), [], "", ""),
+    ("other affinity", asking(affinity=choosing("slow")), [], "NodeAffinity", "NodeAffinity"),
     ("taint", asking(tolerations=[]), [], "TaintToleration", "taint {k: v}"),
     ("static pods tolerate", asking(tolerations=[], **STATIC), [], "", ""),
     ("safe sysctl", with_sysctl("net.ipv4.tcp_syncookies"), [], "", ""),
@@ -88,6 +123,8 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
         "SysctlForbidden",
         '"net.ipv4.tcp_rmem" needs kernel 4.15, this node has 4.10.3-x',
     ),
+    ("annotated AppArmor", apparmor("runtime/default"), [], "AppArmor", "not enabled on the host"),
+    ("AppArmor unconfined", apparmor("unconfined"), [], "", ""),
     ("unsafe sysctl", with_sysctl("kernel.msgmax"), [], "SysctlForbidden", "not allowlisted"),
     (
         "sysctl of the host",
@@ -103,7 +140,7 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
     ("wanted", "others", "reason", "text"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_a_pod_is_taken_or_refused(wanted: Pod, others: list[Pod], reason: str, text: str) -> None:
-    found = admission.refusal(wanted, NODE, others)
+    found = admission.refusal(wanted, NODE, others, apparmor=False)
     assert (found or Refusal("", "")).reason == reason
     if found:
         assert found.message.startswith("Pod was rejected: ")
@@ -143,6 +180,44 @@ def test_what_every_kernel_has_needs_no_new_one(name: str) -> None:
 def test_sysctls_of_the_table_are_fine_on_a_new_kernel(name: str) -> None:
     assert sysctls.sysctl_problem(with_sysctl(name), "6.12.0") == ""
     assert sysctls.sysctl_problem(with_sysctl(name.replace(".", "/")), "6.12.0") == ""
+
+
+ALLOWED = [  # allowedUnsafeSysctls, a sysctl, what is said of it
+    (["kernel.msg*"], "kernel.msgmax", ""),
+    (["kernel.msg*"], "kernel/msgmnb", ""),
+    (["net/core/somaxconn"], "net.core.somaxconn", ""),
+    (["net.core.somaxconn"], "net.core.somaxconnx", '"net.core.somaxconnx" not allowlisted'),
+    (["kernel.msg*"], "kernel.sem", '"kernel.sem" not allowlisted'),
+    (["net.ipv4.tcp_wmem"], "net.ipv4.tcp_wmem", ""),  # whatever the kernel
+    ([], "kernel.msgmax", '"kernel.msgmax" not allowlisted'),
+]
+
+
+@pytest.mark.parametrize(("unsafe", "name", "said"), ALLOWED)
+def test_the_administrator_of_the_node_allows_further_sysctls(
+    unsafe: list[str], name: str, said: str
+) -> None:
+    shown = sysctls.sysctl_problem(with_sysctl(name), "3.10", unsafe)
+    assert shown == (f"forbidden sysctl: {said}" if said else "")
+    found = admission.refusal(with_sysctl(name), NODE, [], unsafe_sysctls=unsafe)
+    assert (found.reason if found else "") == ("SysctlForbidden" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "said"),
+    [
+        ("net.core.somaxconn", {"hostNetwork": True}, "not allowed with host net enabled"),
+        ("kernel.msgmax", {"hostIPC": True}, "not allowed with host ipc enabled"),
+        ("kernel.msgmax", {"hostNetwork": True}, ""),
+    ],
+)
+def test_a_sysctl_that_is_allowed_is_never_the_hosts(
+    name: str, spec: dict[str, bool], said: str
+) -> None:
+    wanted = with_sysctl(name)
+    wanted = wanted.model_copy(update={"spec": wanted.spec.model_copy(update=spec)})
+    shown = sysctls.sysctl_problem(wanted, "6.1", ["net.core.*", "kernel.msg*"])
+    assert shown == (f'forbidden sysctl: "{name}" {said}' if said else "")
 
 
 @pytest.mark.looptime
@@ -219,6 +294,32 @@ def test_a_node_under_pressure_takes_nobody_it_would_evict_next(
     found = admission.refusal(wanted, NODE.model_copy(update={"status": status}), [])
     message = f"Pod was rejected: The node had condition: [{', '.join(under)}]."
     assert found == (Refusal("Evicted", message) if refused else None)
+
+
+def test_extended_resources_are_counted_unless_their_devices_are_given_here() -> None:
+    foo, other = "example.com/foo", "example.com/other"
+    allocatable = {**(NODE.status.allocatable or {}), foo: "2", "hugepages-2Mi": "0"}
+    status = NODE.status.model_copy(update={"allocatable": allocatable})
+    offering = NODE.model_copy(update={"status": status})
+
+    def limited(**amounts: str) -> Pod:
+        return pod(container_data("app", resources={"limits": amounts}), **TOLERANT)
+
+    has, wants = named(limited(**{foo: "1"}), "has", "uid-has"), limited(**{foo: "2", other: "9"})
+    message = (
+        f"Pod was rejected: Node didn't have enough resource: {foo}, requested: 2, used: 1, "
+        "capacity: 2"
+    )
+    assert admission.refusal(wants, offering, []) is None
+    assert admission.refusal(wants, offering, [has]) == Refusal(f"OutOf{foo}", message)
+    assert admission.refusal(wants, offering, [has], given_here=lambda name: name == foo) is None
+
+
+def test_a_pod_whose_devices_cannot_be_given_is_refused_with_the_reason() -> None:
+    assert admission.unassigned("") is None
+    assert admission.unassigned("no device") == Refusal(
+        "UnexpectedAdmissionError", "Pod was rejected: no device"
+    )
 
 
 @pytest.mark.looptime

@@ -12,6 +12,7 @@ from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.status import Facts, pod_status
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.runtime.base import ContainerState
+from nodeagent.runtime.isolation import ContainerUser
 from orch.wire.records.pods import Container, Pod, PodCondition, PodStatus
 from tests.fakes.pods import SECOND_NS, T0_NS, container_data, exited, instance, pod, sandbox, seen
 
@@ -156,6 +157,7 @@ def test_a_running_container_is_shown_with_its_start_and_ids() -> None:
         "image": "localhost/busybox:1",
         "imageID": "sha256:abc",
         "containerID": "containerd://app2",
+        "resources": {},
     }
 
 
@@ -367,3 +369,30 @@ def test_a_pod_that_is_over_keeps_what_was_known_of_containers_that_are_gone() -
     former = status_of(pod(**NEVER), seen(sandbox(), exited(code=3)))
     over = pod(**NEVER, status=former.to_wire())
     assert status_of(over, seen()).containerStatuses == former.containerStatuses
+
+
+def test_the_user_and_the_stop_signal_that_the_runtime_tells_are_shown() -> None:
+    told = replace(
+        instance(), user=ContainerUser(uid=7, gid=8, supplemental_groups=(9,)), stop_signal="SIGHUP"
+    )
+    [shown] = status_of(pod(), seen(sandbox(), told)).containerStatuses or []
+    assert shown.to_wire()["user"] == {"linux": {"uid": 7, "gid": 8, "supplementalGroups": [9]}}
+    assert shown.stopSignal == "SIGHUP"
+    [silent] = status_of(pod(), seen(sandbox(), instance())).containerStatuses or []
+    assert silent.user is None and silent.stopSignal is None
+
+
+@pytest.mark.parametrize("possible", [True, False])
+def test_mounts_are_shown_as_they_are(possible: bool) -> None:
+    mounts = [
+        {"name": "v", "mountPath": "/rw"},
+        {"name": "v", "mountPath": "/ro", "readOnly": True},
+        {"name": "v", "mountPath": "/rro", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+    ]
+    wanted = pod(container_data("app", volumeMounts=mounts))
+    facts = Facts(now=NOW, recursion_possible=possible)
+    found = pod_status(wanted, seen(instance("app")), facts, None)
+    [status] = found.containerStatuses or []
+    shown = [(m.mountPath, m.readOnly, m.recursiveReadOnly) for m in status.volumeMounts or []]
+    deep = "Enabled" if possible else "Disabled"
+    assert shown == [("/rw", None, None), ("/ro", True, "Disabled"), ("/rro", True, deep)]

@@ -205,6 +205,20 @@ async def test_what_a_probe_kills_has_failed_even_with_exit_code_0(
     assert ("Succeeded" in phases) is not restarts
 
 
+async def test_readiness_is_asked_while_a_container_is_stopped_and_liveness_is_not(
+    world: PodWorld, answers: Answers
+) -> None:
+    held = world.runtime.hold("stop_container")
+    answers.bad.add("liveness")
+    await world.start(probed(liveness={"failureThreshold": 1}, readiness={}))
+    await held.reached.wait()
+    stopped_s = asyncio.get_running_loop().time()
+    await asyncio.sleep(12)
+    assert len([at_s for at_s in answers.times("readiness") if at_s > stopped_s]) == 2
+    assert [at_s for at_s in answers.times("liveness") if at_s > stopped_s] == []
+    held.release()
+
+
 async def test_a_kill_that_an_agents_end_interrupts_counts_for_the_next_one(
     world: PodWorld, answers: Answers
 ) -> None:

@@ -26,8 +26,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
         {},
         [("spec.containers[0].securityContext.privilegd", "there is no such field")],
     ),
-    ({}, {"overhead": {}}, [("spec.overhead", "does not support it")]),
-    ({}, {"volumes": [{"name": "v", "nfs": {}}]}, [("spec.volumes[0].nfs", "not support")]),
+    ({}, {"resourceClaims": []}, [("spec.resourceClaims", "does not support it")]),
+    ({}, {"volumes": [{"name": "v", "rbd": {}}]}, [("spec.volumes[0].rbd", "not support")]),
     ({}, {"metadata": {"lables": {}}}, [("metadata.lables", "did you mean labels?")]),
     ({"volumeMounts": [{"name": "v", "mountPath": "/v", "subPathExpr": "$(A)"}]}, {}, []),
 ]

@@ -116,7 +116,7 @@ AS_FQDN = {**NAMED, "setHostnameAsFQDN": True}
         ({"setHostnameAsFQDN": True}, CLUSTER, "web", ""),
         (NAMED, CLUSTER, "db", "db.data.default.svc.cluster.local"),
         (AS_FQDN, CLUSTER, *["db.data.default.svc.cluster.local"] * 2),
-        (AS_FQDN, WITHOUT, *["db.data.default.svc"] * 2),
+        (AS_FQDN, WITHOUT, *["db.data.default.svc."] * 2),
     ],
 )
 def test_a_pod_in_a_subdomain_has_a_full_name(
@@ -126,9 +126,17 @@ def test_a_pod_in_a_subdomain_has_a_full_name(
     assert (dns.kernel_name(wanted, settings), dns.full_name(wanted, settings)) == (kernel, full)
 
 
+def test_an_overriding_name_replaces_all_others() -> None:
+    wanted = pod(hostnameOverride="db.example.org", hostname="a", subdomain="b")
+    assert dns.hostname(wanted) == dns.kernel_name(wanted, CLUSTER) == "db.example.org"
+    assert dns.full_name(wanted, CLUSTER) == ""
+
+
 def test_a_full_name_that_the_kernel_would_not_take_is_refused() -> None:
     fits = {**AS_FQDN, "hostname": "d" * (64 - len(".data.default.svc.cluster.local"))}
     assert len(dns.kernel_name(pod(**fits), CLUSTER)) == 64
-    text = r"setHostnameAsFQDN: .* is too long \(64 characters is the max, 65 characters requested"
+    text = (
+        r"^failed to construct FQDN .* is too long \(64 .* 65 .*: leave out spec.setHostnameAsFQDN"
+    )
     with pytest.raises(SpecError, match=text):
         dns.kernel_name(pod(**{**fits, "hostname": fits["hostname"] + "d"}), CLUSTER)

@@ -9,7 +9,8 @@ import pytest
 from nodeagent.pods.spec import env
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import ObjectData, Reference
-from orch.wire.records.pods import Container, EnvVarSource, ResourceFieldRef
+from orch.wire.records.pods import Container
+from orch.wire.records.variables import EnvVarSource, ResourceFieldRef
 from tests.fakes.pods import UID, container_data, pod
 
 VALUES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
@@ -128,8 +129,8 @@ def test_an_unknown_field_is_refused_by_name() -> None:
 
 
 def test_a_source_the_agent_does_not_know_is_named() -> None:
-    wanted = container({"name": "A", "valueFrom": {"fileKeyRef": {"path": "s", "key": "k"}}})
-    with pytest.raises(SpecError, match="container app: env A: valueFrom fileKeyRef"):
+    wanted = container({"name": "A", "valueFrom": {"vaultKeyRef": {"path": "s", "key": "k"}}})
+    with pytest.raises(SpecError, match="container app: env A: valueFrom vaultKeyRef"):
         env.environment(wanted, literal)
 
 
@@ -222,3 +223,53 @@ def test_amounts_are_whole_divisors(resource: str, divisor: str | None, expected
 def test_an_unknown_amount_is_refused(resource: str) -> None:
     with pytest.raises(SpecError, match="is not known"):
         env.resource_field(CONTAINER, ResourceFieldRef(resource=resource), ALLOCATABLE)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "address"),
+    [
+        ("https://api.example.com", "api.example.com", "443", "tcp://api.example.com:443"),
+        ("https://192.0.2.7:6443/", "192.0.2.7", "6443", "tcp://192.0.2.7:6443"),
+        ("https://[2001:db8::1]:6443", "2001:db8::1", "6443", "tcp://[2001:db8::1]:6443"),
+    ],
+)
+def test_clients_in_pods_are_led_to_the_api_server(
+    url: str, host: str, port: str, address: str
+) -> None:
+    """As K:pkg/kubelet/envvars has them for the Service `kubernetes`."""
+    assert env.api_server_variables(url) == {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": address,
+        f"KUBERNETES_PORT_{port}_TCP": address,
+        f"KUBERNETES_PORT_{port}_TCP_PROTO": "tcp",
+        f"KUBERNETES_PORT_{port}_TCP_PORT": port,
+        f"KUBERNETES_PORT_{port}_TCP_ADDR": host,
+    }
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:8080", "https://host/below"])
+def test_clients_are_led_to_no_server_that_they_cannot_use(url: str) -> None:
+    assert env.api_server_variables(url) == {}
+
+
+def test_what_is_given_can_be_referred_to_and_replaced() -> None:
+    wanted = container({"name": "OWN", "value": "$(GIVEN)!"}, {"name": "OTHER", "value": "pod's"})
+    given = {"GIVEN": "g", "OTHER": "node's"}
+    found = env.environment(wanted, lambda _: None, given=given)
+    assert dict(found) == {"GIVEN": "g", "OTHER": "pod's", "OWN": "g!"}
+
+
+@pytest.mark.parametrize(
+    ("whole", "expected"),
+    [({}, "8"), ({"cpu": "2"}, "2"), ({"cpu": "9"}, "8"), ({"memory": "1Gi"}, "8")],
+)
+def test_without_a_limit_of_its_own_a_container_is_told_the_pods_if_that_is_less(
+    whole: dict[str, str], expected: str
+) -> None:
+    """K:pkg/kubelet defaultPodLimitsForDownwardAPI."""
+    wanted = pod(container_data("app"), resources={"limits": whole})
+    most = env.most_of(wanted, {"cpu": "8"})
+    reference = ResourceFieldRef(resource="limits.cpu")
+    assert env.resource_field(wanted.spec.containers[0], reference, most) == expected

@@ -10,12 +10,12 @@ from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.spec import isolation, spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.spec import ContainerContext, PodSettings
-from nodeagent.runtime.base import (
-    ContainerSpec,
-    Image,
+from nodeagent.runtime.base import ContainerSpec, Image
+from nodeagent.runtime.isolation import (
     RuntimeFeatures,
     SeccompKind,
     SeccompSetting,
+    SELinuxLabel,
 )
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
@@ -82,12 +82,40 @@ def test_whether_the_image_decides(
 
 
 def test_what_the_api_server_refuses_an_agent_refuses_too() -> None:
-    with pytest.raises(SpecError, match=r"^spec\.hostUsers: Forbidden: agents cannot"):
-        isolation.require_supported(one(hostUsers=False))
+    with pytest.raises(SpecError, match=r"^spec\.hostPID: Forbidden: when `hostUsers` is false"):
+        isolation.require_supported(one(hostUsers=False, hostPID=True))
     wanted = one({"procMount": "Unmasked"})
     with pytest.raises(SpecError, match=r"^spec\.containers\[0\]\.securityContext\.procMount: "):
         isolation.require_supported_container(wanted, wanted.spec.containers[0])
     isolation.require_supported(wanted)
+    own_users = one({"procMount": "Unmasked"}, hostUsers=False)
+    isolation.require_supported_container(own_users, own_users.spec.containers[0])
+
+
+LEVEL = {"level": "s0:c1,c2"}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "own", "in_sandbox", "in_container"),
+    [
+        (None, None, None, None),
+        (LEVEL, None, SELinuxLabel(level="s0:c1,c2"), SELinuxLabel(level="s0:c1,c2")),
+        (None, {"type": "t"}, None, SELinuxLabel(type="t")),
+        (
+            LEVEL,
+            {"user": "u", "role": "r", "type": "t"},
+            SELinuxLabel(level="s0:c1,c2"),
+            SELinuxLabel("u", "r", "t"),
+        ),
+    ],
+)
+def test_selinux_options_are_passed_on_and_a_container_s_replace_the_pod_s(
+    of_pod: Any, own: Any, in_sandbox: SELinuxLabel | None, in_container: SELinuxLabel | None
+) -> None:
+    wanted = one({"seLinuxOptions": own}, securityContext={"seLinuxOptions": of_pod})
+    settings = PodSettings("node1", "/agent", "/logs")
+    assert spec.sandbox_spec(wanted, settings, attempt=0).selinux == in_sandbox
+    assert made(wanted, enabled=False).selinux == in_container
 
 
 FEATURES = RuntimeFeatures(frozenset({"", "runc"}), strict_groups=False)
@@ -99,18 +127,24 @@ STRICT = {"supplementalGroupsPolicy": "Strict"}
     ("fields", "text"),
     [
         ({"runtimeClassName": "gvisor"}, "spec.runtimeClassName: the runtime has no handler"),
+        ({"hostUsers": False}, "can't set `spec.hostUsers: false`, runtime does not support user"),
+        (
+            {"hostUsers": False, "runtimeClassName": "runc"},
+            "can't set `spec.hostUsers: false`, RuntimeClass handler 'runc' does not support user",
+        ),
         ({"securityContext": STRICT}, "spec.securityContext.supplementalGroupsPolicy: "),
         ({"initContainers": [{"name": "i", "volumeMounts": [RECURSIVE]}]}, "volumeMounts.recurs"),
     ],
 )
 def test_a_pod_needs_what_the_runtime_has(fields: dict[str, Any], text: str) -> None:
     wanted = one(**fields)
+    handler = wanted.spec.runtimeClassName or ""  # the class has the name of its handler
     assert isolation.needs_features(wanted)
     with pytest.raises(SpecError) as refused:
-        isolation.require_features(wanted, FEATURES)
+        isolation.require_features(wanted, handler, FEATURES)
     assert str(refused.value).startswith(text)
-    known = frozenset({"", "gvisor"})
-    isolation.require_features(wanted, RuntimeFeatures(known, True, recursive_readonly=known))
+    known = frozenset({"", "gvisor", "runc"})
+    isolation.require_features(wanted, handler, RuntimeFeatures(known, True, known, known))
     assert not isolation.needs_features(one(securityContext={"supplementalGroupsPolicy": "Merge"}))
 
 
@@ -120,6 +154,31 @@ def made(wanted: Pod, *, enabled: bool) -> ContainerSpec:
     return spec.container_spec(
         wanted, wanted.spec.containers[0], start, settings, ContainerContext()
     )
+
+
+LISTED = "docker-default (enforce)\nloaded (complain)\nwith space (kill)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "listed", "fits"),
+    [
+        ("loaded", LISTED, True),
+        ("with space", LISTED, True),
+        ("absent", LISTED, False),
+        ("load", LISTED, False),
+        ("absent", "", True),  # the kernel does not say
+    ],
+)
+def test_a_profile_that_the_kernel_has_not_loaded_is_refused(
+    name: str, listed: str, fits: bool
+) -> None:
+    setting = SeccompSetting(SeccompKind.LOCALHOST, name)
+    if fits:
+        isolation.require_loaded(setting, listed)
+        return
+    with pytest.raises(SpecError, match=f'Cannot enforce AppArmor: profile "{name}" is not loaded'):
+        isolation.require_loaded(setting, listed)
+    isolation.require_loaded(SeccompSetting(SeccompKind.RUNTIME_DEFAULT), listed)
 
 
 APPARMOR: list[tuple[dict[str, Any], Any, Any]] = [
@@ -181,6 +240,7 @@ def test_large_ones_do_not_and_the_agents_own_always_do() -> None:
     }  # fmt: skip
     assert annotations.keys() == {
         "orch.io/config.source", "orch.io/pod.cgroupParent", "orch.io/pod.terminationGracePeriod",
+        "orch.io/pod.size",
     }  # fmt: skip
     assert annotations["orch.io/config.source"] == "api"
 

@@ -107,7 +107,7 @@ def test_a_container_is_labelled_hashed_and_counted() -> None:
     assert (container.name, container.attempt) == ("app", 3)
     assert container.labels["orch.io/container.name"] == "app"
     assert container.annotations == {
-        "io.kubernetes.container.hash": spec.container_hash(wanted.spec.containers[0]),
+        "io.kubernetes.container.hash": f"{spec.container_hash(wanted.spec.containers[0])}/0,0,0,0",
         "io.kubernetes.container.restartCount": "3",
         "orch.io/container.backoffStep": "2",
     }

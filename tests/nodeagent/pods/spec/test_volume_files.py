@@ -8,8 +8,9 @@ import pytest
 
 from nodeagent.pods.spec import references, volume_files
 from nodeagent.pods.spec.env import SpecError
-from nodeagent.pods.spec.references import NotThere, ObjectData, Reference
-from tests.fakes.pods import pod
+from nodeagent.pods.spec.references import NotThere, ObjectData, Reference, TokenReference
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import container_data, pod
 
 CONFIG, SECRET = Reference("ConfigMap", "c"), Reference("Secret", "s")
 OBJECTS = {CONFIG: ObjectData({"a": b"1", "b": b"2"}), SECRET: ObjectData({"k": b"\xff"})}
@@ -101,8 +102,14 @@ BAD: list[tuple[dict[str, Any], references.Objects, type[Exception], str]] = [
     (
         {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
         OBJECTS,
+        NotThere,
+        'token of serviceaccount "default" was not read',
+    ),
+    (
+        {"projected": {"sources": [{"podCertificate": {"keyPath": "k"}}]}},
+        OBJECTS,
         SpecError,
-        "projected source serviceAccountToken is not supported",
+        "projected source podCertificate is not supported",
     ),
 ]
 
@@ -118,3 +125,62 @@ def test_what_cannot_be_is_named(
 def test_what_is_optional_and_absent_is_empty() -> None:
     assert made({"configMap": {"name": "c", "optional": True}}, GONE) == {}
     assert made({"secret": {"secretName": "s", "optional": True}}, GONE) == {}
+
+
+TOKEN = {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 900}}
+MIXED = {
+    "projected": {
+        "sources": [
+            {"configMap": {"name": "c", "items": [{"key": "a", "path": "ca.crt"}]}},
+            {"secret": {"name": "s"}},
+            {"downwardAPI": {"items": [NAME_FIELD]}},
+            TOKEN,
+        ]
+    }
+}
+TOKENS = {**OBJECTS, TokenReference("bot", "vault", 900): ObjectData({"token": b"t"})}
+
+
+def container(**security: Any) -> dict[str, Any]:
+    return container_data("c", **({"securityContext": security} if security else {}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "owner"),
+    [
+        ({}, 0o644, None),
+        ({"securityContext": {"runAsUser": 7}}, 0o600, 7),
+        ({"securityContext": {"runAsUser": 0}}, 0o600, 0),
+        ({"securityContext": {"fsGroup": 5}}, 0o600, None),  # whose right to read is added
+        ({"containers": [container(runAsUser=8)], "securityContext": {"runAsUser": 7}}, 0o600, 8),
+        ({"containers": [container(runAsUser=8)], "initContainers": [container()]}, 0o644, None),
+        ({"containers": [container()], "initContainers": [container(runAsUser=8)]}, 0o644, None),
+        ({"containers": [container(runAsUser=8), container(runAsUser=9)]}, 0o644, None),
+        (
+            {"containers": [container(runAsUser=8)], "ephemeralContainers": [container()]},
+            0o600,
+            8,
+        ),
+    ],
+)
+def test_a_token_is_for_the_one_user_of_its_pod(
+    spec: dict[str, Any], mode: int, owner: int | None
+) -> None:
+    """As K:pkg/volume/util FsUserFrom and the projected volumes of the reference have it."""
+    wanted = Pod.from_wire(
+        {
+            "metadata": {"name": "web"},
+            "spec": {
+                "serviceAccountName": "bot",
+                "containers": [container()],
+                **spec,
+                "volumes": [{"name": "v", **MIXED}],
+            },
+        }
+    )
+    [record] = wanted.spec.volumes or []
+    found = {file.path: file for file in volume_files.files(wanted, record, TOKENS, {})}
+    assert sorted(found) == ["ca.crt", "k", "name", "token"]
+    token = found["token"]
+    assert (token.content, token.mode, token.owner) == (b"t", mode, owner)
+    assert (found["k"].mode, found["k"].owner) == (0o644, None)

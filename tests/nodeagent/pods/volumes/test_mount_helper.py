@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 SECRET, SUB_PATH = "pods/u/volumes/secret/s", "pods/u/volume-subpaths/c/0"
 CONFIG, OUTSIDE = "pods/u/volumes/configmap/c", "../outside"
-PLACES = (SECRET, SUB_PATH, CONFIG, OUTSIDE, f"{SECRET}/below", "pods/u/volumes/empty-dir/e")
+SHARE, SHARES = "pods/u/volumes/nfs/n", "pods/u/volumes/nfs"
+PLACES = (SECRET, SUB_PATH, CONFIG, OUTSIDE, SHARE, f"{SECRET}/below", "pods/u/volumes/empty-dir/e")
 # What a test creates lies below a directory of root's: opened before the rights are given up.
 ASK_AS_NOBODY = """
 import os, socket, sys
@@ -80,7 +81,21 @@ REFUSED = [
     (b"unmount", ["."], "is no place for that"),
     (b"remount", [SECRET], "is no request"),
     (b"", [SECRET], "is no request"),
-    (b"x" * 100, [SECRET], "the request is too long"),
+    (b"x" * 2000, [SECRET], "the request is too long"),
+    (b"hugepages 2097152 0", [CONFIG], "volumes of the kind configmap are not in memory"),
+    (b"hugepages 2097152 -1", [SECRET], "is no request"),
+    (b"nfs rw 127.0.0.1 /e", [SECRET], "volumes of the kind secret are not shares"),
+    (b"nfs rw 127.0.0.1 /e", [SUB_PATH], "is no place for that"),
+    (b"nfs rw 127.0.0.1 /e", [SHARE, SHARE], "is no request"),
+    (b"nfs rw 127.0.0.1,vers=3 /e", [SHARE], "does not appear to be an IPv4 or IPv6 address"),
+    (b"nfs rw 127.0.0.1 e", [SHARE], "is no share"),
+    (b"nfs rw 127.0.0.1 /\0", [SHARE], "is no share"),
+    (b"nfs suid 127.0.0.1 /e", [SHARE], "is no share"),
+    (b"nfs rw 127.0.0.1 /" + b"e" * 1024, [SHARE], "is longer than 1024 bytes"),
+    (b"unmount n", [SHARES], "no share is mounted on"),
+    (b"unmount ../x", [SHARES], "is not the name of a share"),
+    (b"unmount ..", [SHARES], "is not the name of a share"),
+    (b"unmount s", ["pods/u/volumes/secret"], "is no place for that"),
     ("tmpfs ٣".encode(), [SECRET], "codec can't decode"),
 ]
 
@@ -238,7 +253,7 @@ def with_the_number(pid: int, command: Sequence[str]) -> subprocess.Popen[bytes]
         if process.pid == pid:
             return process
         process.kill()
-        process.wait()
+        process.communicate()
     raise AssertionError(f"{pid} was never given again")
 
 

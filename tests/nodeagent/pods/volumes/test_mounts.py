@@ -12,6 +12,7 @@ import pytest
 
 from nodeagent.pods.volumes import kernel_mounts, mounts
 from nodeagent.pods.volumes.mounts import HelpedMounts, MountError, Mounts, OwnMounts
+from nodeagent.pods.volumes.nfs import Share
 from tests.fakes.mounts import CONFINED, running_helper, shared_directory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -36,7 +37,9 @@ except mounts.MountError as error:
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     with shared_directory(tmp_path / "root") as directory:
-        for below in ("volumes/secret/s", "volumes/empty-dir/e", "volume-subpaths/c/0"):
+        for below in (
+            "volumes/secret/s", "volumes/empty-dir/e", "volumes/nfs/n", "volume-subpaths/c/0",
+        ):  # fmt: skip
             (directory / "pods/u" / below).mkdir(parents=True)
         yield directory
 
@@ -61,6 +64,39 @@ def test_a_tmpfs_has_its_size_and_goes_though_a_file_is_open(mounting: Mounts, r
     with (place / "file").open("w"):
         mounts.clear(place, mounting)
     assert not kernel_mounts.mounts_on(place) and not list(place.iterdir())
+
+
+def page_sizes() -> list[int]:
+    found = Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    return [int(path.name.removeprefix("hugepages-").removesuffix("kB")) << 10 for path in found]
+
+
+@pytest.mark.parametrize("page_bytes", page_sizes())
+def test_huge_pages_have_their_size_and_go_though_a_file_is_open(
+    mounting: Mounts, root: Path, page_bytes: int
+) -> None:
+    place = root / "pods/u/volumes/empty-dir/e"
+    mounting.hugepages(place, page_bytes, 4 * page_bytes)
+    assert {m.filesystem for m in kernel_mounts.mounts_on(place)} == {"hugetlbfs"}
+    usage = os.statvfs(place)
+    assert (usage.f_bsize, usage.f_blocks * usage.f_frsize) == (page_bytes, 4 * page_bytes)
+    assert place.stat().st_mode & 0o7777 == 0o1777
+    with (place / "file").open("w"):
+        mounts.clear(place, mounting)
+    assert not kernel_mounts.mounts_on(place) and not list(place.iterdir())
+
+
+def test_pages_of_a_size_that_the_kernel_has_not_are_refused(mounting: Mounts, root: Path) -> None:
+    with pytest.raises((MountError, OSError), match="Invalid argument"):
+        mounting.hugepages(root / "pods/u/volumes/empty-dir/e", 3 << 20, None)
+
+
+def test_a_share_that_cannot_be_mounted_says_why(mounting: Mounts, root: Path) -> None:
+    """Nothing listens at the address; a kernel without a client says that."""
+    place = root / "pods/u/volumes/nfs/n"
+    with pytest.raises((MountError, OSError), match=r"no NFS client|onnection refused"):
+        mounting.nfs(place, Share("127.255.255.254", "/exports/a b"))
+    assert not kernel_mounts.mounts_on(place)
 
 
 @pytest.mark.parametrize("is_directory", [True, False])
@@ -142,7 +178,7 @@ def test_what_stays_mounted_is_named(root: Path) -> None:
     kernel_mounts.mount_tmpfs(str(place), 4096)
 
     class Idle(OwnMounts):
-        def unmount(self, place: Path) -> None:
+        def unmount(self, place: Path, *, share: bool = False) -> None:
             pass
 
     with pytest.raises(MountError, match=r"stays mounted \(tmpfs\)"):

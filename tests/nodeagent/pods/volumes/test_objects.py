@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from nodeagent.pods.spec.references import Reference
 from nodeagent.pods.volumes import directories
-from nodeagent.pods.volumes.objects import PodObjects
+from nodeagent.pods.volumes.objects import REFRESH_S, PodObjects
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -23,7 +23,7 @@ from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 from tests.fakes.api import FakeApi
 from tests.fakes.pods import UID, container_data, pod
-from tests.fakes.podworld import PodWorld
+from tests.fakes.podworld import PodWorld, named
 
 pytestmark = pytest.mark.looptime
 
@@ -188,3 +188,24 @@ async def test_nothing_of_a_pod_that_is_gone_is_kept() -> None:
     assert (await objects.of(mounting()))[reference].data == {"color": b"red"}
     objects.forget(UID)
     assert (await objects.of(mounting()))[reference].problem
+
+
+async def test_pods_that_show_the_same_object_read_it_once_and_a_changed_pod_at_once() -> None:
+    api = FakeApi()
+    await api.create(config(color="red"))
+    objects = PodObjects(api)  # type: ignore[arg-type]
+    reference = Reference("ConfigMap", "settings")
+    pods = [named(mounting(), f"p{number}", f"u{number}") for number in range(20)]
+    for _ in range(2):
+        for one in pods:
+            await objects.shown_in_volumes(one)
+        await asyncio.sleep(REFRESH_S)
+    before = len(api.made("get"))
+    for one in pods:
+        await objects.shown_in_volumes(one)
+    assert len(api.made("get")) == before + 1
+    stored = await api.get(ConfigMap, "settings", "default")
+    await api.update(stored.model_copy(update={"data": {"color": "blue"}}))
+    assert (await objects.shown_in_volumes(pods[0]))[reference].data == {"color": b"red"}
+    touched = pods[0].model_copy()
+    assert (await objects.shown_in_volumes(touched))[reference].data == {"color": b"blue"}

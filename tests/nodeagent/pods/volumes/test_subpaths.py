@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.volumes import kernel_mounts, subpaths
+from nodeagent.pods.volumes import kernel_mounts, mounts, subpaths
 from nodeagent.pods.volumes.mounts import OwnMounts
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.pods.volumes.volumes import VolumeError, VolumeStore
 from nodeagent.runtime.base import Mount
-from tests.fakes.mounts import shared_directory
+from tests.fakes.mounts import FakeMounts, shared_directory
 from tests.fakes.pods import UID
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -56,7 +56,8 @@ def test_a_sub_path_is_mounted_where_the_runtime_finds_it(shared: Path, volume: 
     (volume / "a").rename(volume / "b")
     (volume / "a").symlink_to("/etc")
     assert (place / "file").read_text() == "seen", "what was reached stays what is mounted"
-    subpaths.unbind(shared / "sub-paths", OwnMounts())
+    mounts.clear(place, OwnMounts())
+    subpaths.remove(shared / "sub-paths")
     assert (volume / "b" / "file").read_text() == "seen", "and is not removed with its mount"
 
 
@@ -101,8 +102,8 @@ async def test_a_directory_of_any_name_is_a_sub_path_and_harms_no_other_pod(
     volume.mkdir(parents=True)
     os.mkdir(os.fsencode(volume) + b"/" + name)
     (volume / "link").symlink_to(os.fsdecode(name))
-    mounts = [Mount(f"{volume}/link", "/data")]
-    [bound] = await store.bind_sub_paths(UID, "app", mounts, {"v": str(volume)})
+    wanted = [Mount(f"{volume}/link", "/data")]
+    [bound] = await store.bind_sub_paths(UID, "app", wanted, {"v": str(volume)})
     (volume / "link" / "file").touch()
     assert os.listdir(bound.host_path) == ["file"]
     (shared / "other").mkdir()
@@ -110,6 +111,21 @@ async def test_a_directory_of_any_name_is_a_sub_path_and_harms_no_other_pod(
     assert kernel_mounts.mounts_on(shared / "other")
     await store.remove(UID)
     assert await store.uids() == []
+
+
+async def test_the_long_table_of_mounts_is_read_once_however_many_sub_paths_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, read = [], kernel_mounts.table
+    monkeypatch.setattr(kernel_mounts, "table", lambda *a: reads.append(a) or read(*a))
+    store = VolumeStore(str(tmp_path), FakeMounts())
+    volume = store.pod_dir(UID) / "volumes" / "empty-dir" / "v"
+    volume.mkdir(parents=True)
+    wanted = [Mount(f"{volume}/{number}", f"/{number}") for number in range(30)]
+    assert len(await store.bind_sub_paths(UID, "app", wanted, {"v": str(volume)})) == 30
+    assert len(reads) == 1
+    await store.remove(UID)
+    assert len(reads) == 2
 
 
 @as_root
@@ -151,9 +167,9 @@ async def test_a_pods_sub_paths_go_with_it_and_their_content_stays(shared: Path)
     host = shared / "host"
     (host / "kept").mkdir(parents=True)
     (host / "kept" / "file").write_text("precious")
-    mounts = [Mount(str(host), "/whole"), Mount(f"{host}/kept", "/part", readonly=True)]
-    whole, part = await store.bind_sub_paths(UID, "app", mounts, {"v": str(host)})
-    assert whole == mounts[0]
+    wanted = [Mount(str(host), "/whole"), Mount(f"{host}/kept", "/part", readonly=True)]
+    whole, part = await store.bind_sub_paths(UID, "app", wanted, {"v": str(host)})
+    assert whole == wanted[0]
     assert Path(part.host_path, "file").read_text() == "precious"
     assert part.readonly
     await store.remove(UID)
@@ -163,8 +179,8 @@ async def test_a_pods_sub_paths_go_with_it_and_their_content_stays(shared: Path)
 
 async def test_a_sub_path_that_cannot_be_is_a_volume_error(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
-    mounts = [Mount(f"{tmp_path}/out", "/data")]
+    wanted = [Mount(f"{tmp_path}/out", "/data")]
     with pytest.raises(VolumeError, match="leads out of its volume"):
         await VolumeStore(str(tmp_path / "root")).bind_sub_paths(
-            UID, "app", mounts, {"v": str(tmp_path)}
+            UID, "app", wanted, {"v": str(tmp_path)}
         )

@@ -15,6 +15,7 @@ from nodeagent import descriptors
 from nodeagent.pods.spec.references import ObjectData, Reference
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.mounts import MountDenied, MountError
+from nodeagent.pods.volumes.nfs import Share
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError, VolumeStore
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, pod
@@ -109,7 +110,7 @@ async def test_one_pod_cannot_use_up_the_mounts_of_a_node(tmp_path: Path, secret
         await store.prepare(asked)
         assert len(made.calls) == secrets
         return
-    with pytest.raises(VolumeError, match="101 volumes in memory and 156 sub-paths are more than"):
+    with pytest.raises(VolumeError, match="101 mounted volumes and 156 sub-paths are more than"):
         await store.prepare(asked)
     assert not made.calls and not await store.uids()
 
@@ -129,8 +130,8 @@ async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeSt
 
 HOST_PATHS = [
     ("Directory", "dir", ""),
-    ("Directory", "file", "is not a directory"),
-    ("Directory", "none", "does not exist, and type is Directory"),
+    ("Directory", "file", "hostPath type check failed: "),
+    ("Directory", "none", "none is not a directory"),
     ("DirectoryOrCreate", "none", ""),
     ("File", "file", ""),
     ("File", "dir", "is not a file"),
@@ -170,8 +171,121 @@ async def test_a_host_path_that_the_agent_may_not_make_points_to_its_unit(
 
 
 async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> None:
-    with pytest.raises(VolumeError, match=f"{FAILED} the source nfs is not supported"):
-        await prepared(store, nfs={"server": "x", "path": "/"})
+    with pytest.raises(VolumeError, match=f"{FAILED} the source cephfs is not supported"):
+        await prepared(store, cephfs={"monitors": ["x"]})
+
+
+async def test_a_share_is_mounted_by_the_address_of_its_server(tmp_path: Path) -> None:
+    made = FakeMounts()
+    store = VolumeStore(str(tmp_path), made)
+    path = await prepared(
+        store, nfs={"server": "localhost", "path": "/exports/a b", "readOnly": True}
+    )
+    assert path == f"{store.pod_dir(UID)}/volumes/nfs/v"
+    [(word, place, share)] = made.calls
+    assert (word, place) == ("nfs", path)
+    assert share in ("ro 127.0.0.1 /exports/a b", "ro ::1 /exports/a b")
+
+
+async def test_the_other_volumes_of_a_pod_do_not_wait_for_a_server(tmp_path: Path) -> None:
+    made = FakeMounts()
+    made.refusal = MountError("the server has not answered within 20 s")
+    store = VolumeStore(str(tmp_path), made)
+    shown = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    volumes = [
+        {"name": "v", "nfs": {"server": "127.0.0.1", "path": "/"}},
+        {"name": "d", "downwardAPI": shown},
+    ]
+    with pytest.raises(VolumeError, match=f"{FAILED} the server has not answered within 20 s"):
+        await store.prepare(pod(volumes=volumes))
+    assert (store.pod_dir(UID) / "volumes/downward-api/d/name").exists()
+
+
+async def test_a_removal_waits_for_a_mount_though_nobody_else_does(tmp_path: Path) -> None:
+    answers, asked, fake = threading.Event(), asyncio.Event(), FakeMounts()
+    loop = asyncio.get_running_loop()
+
+    def mount(place: Path, share: Share) -> None:
+        loop.call_soon_threadsafe(asked.set)
+        assert answers.wait(60)
+
+    fake.nfs = mount  # type: ignore[method-assign]
+    store = VolumeStore(str(tmp_path / "root"), fake)
+    made = asyncio.ensure_future(prepared(store, nfs={"server": "127.0.0.1", "path": "/e"}))
+    await asyncio.wait_for(asked.wait(), 30)
+    removed = asyncio.ensure_future(store.remove(UID))
+    await store.remove("another")
+    assert await asyncio.wait((removed,), timeout=0.5) == (set(), {removed})
+    answers.set()
+    await asyncio.gather(made, removed)
+    assert not store.pod_dir(UID).exists()
+
+
+async def test_servers_that_do_not_answer_take_no_threads_from_others(tmp_path: Path) -> None:
+    go_on, waiting = threading.Event(), threading.Semaphore(0)
+
+    class Silent(FakeMounts):
+        def nfs(self, place: Path, share: Share) -> None:
+            waiting.release()
+            go_on.wait(30)
+
+    store = VolumeStore(str(tmp_path), Silent())
+    share = [{"name": "v", "nfs": {"server": "127.0.0.1", "path": "/"}}]
+    hung = [
+        asyncio.ensure_future(store.prepare(pod(metadata={"uid": f"u{number}"}, volumes=share)))
+        for number in range(50)
+    ]
+    try:
+        async with asyncio.timeout(20):
+            for _ in hung:
+                while not waiting.acquire(blocking=False):
+                    await asyncio.sleep(0.01)
+            await asyncio.gather(*(asyncio.to_thread(int) for _ in range(50)))
+    finally:
+        go_on.set()
+        await asyncio.gather(*hung)
+
+
+PAGES = {"resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1Mi"}}}
+GIANT = {"resources": {"limits": {"hugepages-1Gi": "1Gi", "memory": "1Mi"}}}
+MEDIA = [
+    ("HugePages", [PAGES], str(2 << 20)),
+    ("HugePages-2Mi", [PAGES, GIANT], str(2 << 20)),
+    ("HugePages-1Gi", [PAGES, GIANT], str(1 << 30)),
+    ("HugePages", [PAGES, GIANT], "can't be used if container requests multiple huge page sizes"),
+    ("HugePages", [{}], "storage requested, but there is no resource request for huge pages"),
+    ("HugePages-1Gi", [PAGES], "storage requested, but there is no resource request"),
+    ("HugePages-", [PAGES], "is none of"),
+    ("Disk", [PAGES], "is none of"),
+]
+
+
+@pytest.mark.parametrize(("medium", "asked", "outcome"), MEDIA)
+async def test_huge_pages_are_of_the_size_that_the_pod_requests(
+    tmp_path: Path, medium: str, asked: list[dict[str, Any]], outcome: str
+) -> None:
+    """K:pkg/volume/emptydir TestGetPageSizeMountOption."""
+    made = FakeMounts()
+    store = VolumeStore(str(tmp_path), made)
+    containers = [{"name": f"c{number}", **fields} for number, fields in enumerate(asked)]
+    volume = {"name": "v", "emptyDir": {"medium": medium, "sizeLimit": "4Mi"}}
+    wanted = pod(*containers, volumes=[volume])
+    if not outcome.isdecimal():
+        with pytest.raises(VolumeError, match=outcome):
+            await store.prepare(wanted)
+        assert not made.calls
+        return
+    path = (await store.prepare(wanted))["v"]
+    assert made.calls == [("hugepages", path, outcome, str(4 << 20))]
+
+
+@as_root
+async def test_huge_pages_go_with_their_pod(store: VolumeStore) -> None:
+    volume = {"name": "v", "emptyDir": {"medium": "HugePages"}}
+    path = (await store.prepare(pod({"name": "a", **PAGES}, volumes=[volume])))["v"]
+    assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["hugetlbfs"]
+    await store.remove(UID)
+    assert kernel_mounts.mounts_below(path) == [] and not Path(path).exists()
 
 
 def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:

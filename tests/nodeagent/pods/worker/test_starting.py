@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,23 @@ def registry(world: PodWorld) -> None:
     world.runtime.wanted[IMAGE] = LOGIN
 
 
+async def test_what_is_the_pod_s_is_labelled_and_what_is_the_host_s_is_not(
+    world: PodWorld, tmp_path: Path
+) -> None:
+    volumes = [
+        {"name": "own", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": str(tmp_path)}},
+    ]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("own", "host")]
+    container = container_data("app", volumeMounts=mounts, stdin=True, stdinOnce=True)
+    await world.start(pod(container, volumes=volumes))
+    await world.until(lambda: "app" in world.running())
+    [made] = world.runtime.containers.values()
+    labelled = {mount.container_path: mount.selinux_relabel for mount in made.spec.mounts}
+    assert (labelled["/own"], labelled["/host"], labelled["/etc/hosts"]) == (True, False, True)
+    assert made.spec.stdin_once
+
+
 async def test_an_image_is_pulled_with_the_pod_s_secret_and_missing_ones_are_told(
     world: PodWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -80,6 +98,20 @@ async def test_a_secret_that_cannot_be_understood_keeps_the_image_from_being_pul
     waiting = world.state().waiting
     assert waiting and waiting.message == 'secret "pull": .dockerconfigjson is not JSON'
     assert world.runtime.logins == []
+
+
+async def test_a_pull_secret_of_another_type_is_named(world: PodWorld) -> None:
+    registry(world)
+    secret = pull_secret("other")
+    secret.type = "Opaque"
+    await world.api.create(secret)
+    await world.api.create(pull_secret())
+    await world.start(pulling("other", "pull"))
+    await world.until(lambda: "app" in world.running())
+    assert [text for _, reason, text in world.events if "PullSecret" in reason] == [
+        "Image pull secrets of the wrong type are not used: other;"
+        " make them of the type kubernetes.io/dockerconfigjson"
+    ]
 
 
 async def test_of_a_thousand_secrets_no_more_are_read_than_is_said(world: PodWorld) -> None:
@@ -122,3 +154,24 @@ async def test_while_the_api_is_away_the_last_known_secret_counts(world: PodWorl
     await world.until(lambda: "app" in world.running(), within_s=60)
     assert world.runtime.logins == [LOGIN, LOGIN]
     assert "FailedToRetrieveImagePullSecret" not in world.reasons()
+
+
+async def test_no_container_is_created_before_its_allocation_is_written_down(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = False
+
+    async def save() -> bool:
+        return saved
+
+    monkeypatch.setattr(world.services.allocations, "save", save)
+    await world.start(pod(container_data("app")))
+
+    def waiting() -> str | None:
+        (status,) = world.status().status.containerStatuses or [None]
+        return status and status.state and status.state.waiting and status.state.waiting.reason
+
+    await world.until(lambda: waiting() == "CreateContainerError")
+    assert not world.runtime.containers
+    saved = True
+    await world.until(lambda: "app" in world.running())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.spec.dns import DnsSettings
+from nodeagent.runtime.isolation import RuntimeFeatures
 from orch.server.strategy import pod_defaults
 from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
@@ -46,14 +47,56 @@ async def test_a_pod_that_asks_for_nothing_leaves_the_file_to_the_runtime(world:
 
 async def test_fields_that_do_nothing_are_told_once_with_a_pod_of_the_api(world: PodWorld) -> None:
     world.source.name = podspec.API
-    container = container_data("app", lifecycle={"stopSignal": "SIGUSR1"})
-    wanted = pod(container, overhead={"cpu": "1"}, os={"name": "linux"}, schedulerName="mine")
+    container = container_data("app", volumeDevices=[{"name": "v", "devicePath": "/v"}])
+    wanted = pod(
+        container, resourceClaims=[{"name": "c"}], os={"name": "linux"}, schedulerName="mine"
+    )
     await world.start(wanted)
     await world.until(lambda: "app" in world.running())
     [(_, _, told)] = [event for event in world.events if event[1] == "FieldsIgnored"]
     assert told == (
         "this agent does not support these fields and ignores them: "
-        "spec.overhead, spec.containers[0].lifecycle.stopSignal"
+        "spec.resourceClaims, spec.containers[0].volumeDevices"
+    )
+
+
+async def test_a_pod_with_users_of_its_own_keeps_their_range_in_every_sandbox(
+    world: PodWorld,
+) -> None:
+    world.runtime.runtime_features = RuntimeFeatures(
+        frozenset({""}), user_namespaces=frozenset({""})
+    )
+    await world.start(pod(hostUsers=False))
+    await world.until(lambda: "app" in world.running())
+    [made] = world.runtime.sandboxes.values()
+    given = made.spec.user_namespace
+    assert given and given.length == 65_536 and given.first_id >= 65_536
+    await world.runtime.stop_sandbox(made.row.id)
+    await world.until(lambda: len(world.runtime.sandboxes) == 2 and "app" in world.running())
+    assert {each.spec.user_namespace for each in world.runtime.sandboxes.values()} == {given}
+
+
+async def test_a_runtime_without_user_namespaces_makes_no_sandbox_for_such_a_pod(
+    world: PodWorld,
+) -> None:
+    await world.start(pod(hostUsers=False))
+    await world.until(lambda: "FailedCreatePodSandBox" in world.reasons())
+    text = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+    text = f"Failed to create pod sandbox: {text}"
+    assert ("web", "FailedCreatePodSandBox", text) in world.events
+    assert not world.runtime.sandboxes
+
+
+async def test_a_stop_signal_that_the_runtime_ignores_is_told(world: PodWorld) -> None:
+    container = container_data("app", lifecycle={"stopSignal": "SIGUSR1"})
+    await world.start(pod(container, os={"name": "linux"}))
+    await world.until(lambda: "app" in world.running())
+    [made] = world.runtime.containers.values()
+    assert made.spec.stop_signal == "SIGUSR1"
+    [(_, _, told)] = [event for event in world.events if event[1] == "FieldsIgnored"]
+    assert told == (
+        "the container runtime ignores spec.containers[0].lifecycle.stopSignal: "
+        "the container is stopped with the signal of its image, or SIGTERM"
     )
 
 

@@ -111,6 +111,37 @@ async def test_a_pre_stop_hook_uses_up_the_grace_period(world: PodWorld) -> None
     assert given == [18, 2, 2]
 
 
+async def test_a_pre_stop_command_that_takes_all_the_grace_runs_until_its_container_has_ended(
+    world: PodWorld,
+) -> None:
+    loop, told = asyncio.get_running_loop(), dict[str, float]()
+    stop = world.runtime.stop_container
+
+    async def running(_container_id: str, _command: Sequence[str], *, timeout_s: float) -> Any:
+        try:
+            await asyncio.sleep(timeout_s)
+        finally:
+            told["hook ended"] = loop.time()
+
+    async def stopping(container_id: str, *, timeout_s: int) -> None:
+        told["stop"], told["with"] = loop.time(), timeout_s
+        await asyncio.sleep(timeout_s)
+        await stop(container_id, timeout_s=timeout_s)
+        told["stopped"] = loop.time()
+
+    world.runtime.exec_sync = running  # type: ignore[method-assign]
+    world.runtime.stop_container = stopping  # type: ignore[method-assign]
+    await world.start(hooked(5, preStop=command("pre")))
+    await world.until(lambda: "app" in world.running())
+    began_s = loop.time()
+    world.source.set()
+    await world.until(lambda: not world.traces(), within_s=60)
+    assert (round(told["stop"] - began_s), told["with"]) == (5, 2)
+    assert told["hook ended"] >= told["stopped"] >= told["stop"] + 2
+    text = "PreStopHook failed: it did not end within the grace period of 5 s"
+    assert ("web", "FailedPreStopHook", text) in world.events
+
+
 class Stops:
     """When each container was told to stop, by name, and with how much grace."""
 

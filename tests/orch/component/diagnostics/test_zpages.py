@@ -59,7 +59,7 @@ async def test_statusz_is_text_for_people(client: Client) -> None:
     assert lines[5] == f"Up{d} 27 hr 04 min 09 sec"
     assert lines[6].startswith(f"Go version{d} python3.")
     assert lines[7:] == [
-        f"Binary version{d} {VERSION}",
+        f"Binary version{d} {VERSION.replace('+', '&#43;')}",
         f"Emulation version{d} 1.35",
         f"Paths{d} /configz /flagz /healthz /metrics",
         "",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orch.component.flags import reference_gates
 from orch.component.flags.features import FeatureError, Features
 from orch.component.flags.stability import parse_release
 
@@ -31,6 +32,11 @@ def test_an_unknown_gate_is_refused_with_the_nearest_name() -> None:
         Features({"ContainerCheckpiont": True})
 
 
+def test_a_gate_that_resembles_none_is_to_be_left_out() -> None:
+    with pytest.raises(FeatureError, match=r"there is no feature gate Foo; leave it out$"):
+        Features({"Foo": True})
+
+
 def test_a_stable_gate_cannot_be_switched_off() -> None:
     with pytest.raises(FeatureError, match="ComponentSLIs is stable"):
         Features({"ComponentSLIs": False})
@@ -40,20 +46,22 @@ def test_every_gate_is_listed_with_its_state() -> None:
     assert {gate.name: on for gate, on in Features({}).all()}["ContainerCheckpoint"] is True
 
 
-UNBUILT = "InPlacePodVerticalScaling"
-
-# Name, stage, default, since: spec.md, "Versioning" and "Resources"; the last three are ours.
+# Name, stage, default, since: spec.md, "Versioning" and "Resources"; the last ones are ours.
 STATED = [
     ("ComponentSLIs", "", True, "1.32"),
     ("ComponentStatusz", "ALPHA", False, "1.32"),
     ("ComponentFlagz", "ALPHA", False, "1.32"),
     ("ContainerCheckpoint", "BETA", True, "1.30"),
     ("PodAndContainerStatsFromCRI", "ALPHA", False, "1.23"),
+    ("ResourceHealthStatus", "ALPHA", False, "1.31"),
     ("NodeAgentPSI", "BETA", True, "1.34"),
-    ("InPlacePodVerticalScaling", "", False, "1.35"),  # not built
+    ("InPlacePodVerticalScaling", "", True, "1.35"),
+    ("MemoryQoS", "ALPHA", False, "1.22"),
     ("NodeAgentFineGrainedAuthz", "BETA", True, "1.33"),
     ("NodeAgentPSITriggers", "ALPHA", False, "1.35"),
     ("NodeDeclaredFeatures", "ALPHA", False, "1.35"),
+    ("PSINodeCondition", "ALPHA", False, "1.35"),
+    ("PodBinding", "BETA", True, "1.35"),
 ]
 
 
@@ -75,7 +83,7 @@ def test_every_gate_is_stated() -> None:
 def test_a_stage_is_switched_as_a_whole_and_stable_gates_are_not() -> None:
     everything = Features({"AllAlpha": True, "AllBeta": False})
     assert {name: everything.enabled(name) for name, *_ in STATED} == {
-        name: stage != "BETA" and name != UNBUILT for name, stage, *_ in STATED
+        name: stage != "BETA" for name, stage, *_ in STATED
     }
 
 
@@ -112,11 +120,28 @@ def test_what_became_stable_since_can_be_switched_in_the_release_before() -> Non
     assert not older.enabled("ComponentSLIs")
 
 
-@pytest.mark.parametrize("release", ["1.32", "1.34", "1.35"])
-@pytest.mark.parametrize("settings", [{}, {UNBUILT: True}, {UNBUILT: False}, {"AllBeta": True}])
-def test_what_is_not_built_is_off_whatever_is_set(settings: dict[str, bool], release: str) -> None:
-    features = Features(settings, parse_release(release))
-    assert not features.enabled(UNBUILT)
-    assert {(gate.default, on) for gate, on in features.all() if gate.name == UNBUILT} == {
-        (False, False)
-    }
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [("KubeletTracing", True), ("GracefulNodeShutdown", True), ("CSIVolumeHealth", False)],
+)
+def test_a_gate_that_only_the_reference_has_can_be_given_as_it_is_there(
+    name: str, default: bool
+) -> None:
+    Features({name: default})
+    with pytest.raises(FeatureError, match=rf"^not offered here: {name} cannot be switched"):
+        Features({name: not default})
+
+
+def test_a_promise_that_is_not_kept_cannot_be_asked_for_by_a_gate() -> None:
+    with pytest.raises(FeatureError, match=r"^not offered here: KubeletEnsureSecretPulledImages"):
+        Features({"KubeletEnsureSecretPulledImages": True})
+
+
+def test_a_gate_of_ours_can_be_given_by_the_name_that_the_reference_has_for_it() -> None:
+    assert not Features({"KubeletPSI": False}).enabled("NodeAgentPSI")
+
+
+def test_no_gate_is_both_ours_and_only_of_the_reference() -> None:
+    own = {gate.name for gate, _ in Features({}).all()}
+    assert own.isdisjoint(reference_gates.DEFAULTS)
+    assert own >= set(reference_gates.RENAMED.values())

@@ -37,7 +37,7 @@ def test_a_deprecated_metric_is_hidden_when_its_window_has_passed(
 
 RELEASES = [
     ("1.35", Release(1, 35)),
-    ("v1.35.0-orch.1", Release(1, 35)),
+    ("v1.35.0+orch.1", Release(1, 35)),
     ("1.18.0-alpha.0", Release(1, 18, alpha0=True)),
     ("1.18.0-alpha.1", Release(1, 18)),
     ("1.29.0", Release(1, 29)),

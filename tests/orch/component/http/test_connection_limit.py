@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import asyncio.selector_events
 import logging
+import ssl
 import weakref
+from typing import Any
 
 import pytest
+from aiohttp import web
 
+from orch.component.http import httpd
 from orch.component.http.connection import Rank
 from orch.component.http.connection_limit import KEPT_PER_OWNER, ConnectionLimit, network_of
+from orch.component.http.httpd import HttpServer
+from tests.conftest import Pki
 
 
 class Client:
@@ -220,3 +228,40 @@ def test_made_up_certificates_do_not_hide_who_else_is_refused(
     limit.log_refusal("192.0.2.2", "CN=node: certificate has expired")
     said = [record.getMessage() for record in caplog.records]
     assert len(said) < 30 and "CN=node" in said[-1]
+
+
+def _read_even_if_paused(self: Any, descriptor: int, callback: Any, *args: Any) -> None:
+    """As in Python 3.11.2."""
+    if not self._closing:
+        self._loop._add_reader(descriptor, callback, *args)
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_the_hello_of_a_client_that_waits_for_its_handshake_is_not_lost(
+    pki: Pki, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if old:
+        transport: Any = asyncio.selector_events._SelectorTransport  # type: ignore[attr-defined]
+        monkeypatch.setattr(transport, "_add_reader", _read_even_if_paused)
+    pair = pki.server()
+    context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+    server = HttpServer(
+        web.Application(), host="127.0.0.1", port=0, ssl_context=context, name="test server"
+    )
+
+    async def take_turns(_network: str) -> None:
+        for _ in range(100):  # while which the hello arrives
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(server.connection_limit, "handshake", take_turns)
+    try:
+        async with asyncio.timeout(20):
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1",
+                await server.start(),
+                ssl=ssl.create_default_context(cafile=pki.ca_file),
+                server_hostname="localhost",
+            )
+            writer.close()
+    finally:
+        await server.stop(0.1)

@@ -323,9 +323,11 @@ async def test_a_stop_lets_running_requests_end() -> None:
         request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/"))
         await arrived.wait()
         stopping = asyncio.ensure_future(server.stop(5))
-        await asyncio.sleep(0)
+        for _ in range(20):  # it has told the connections by then
+            await asyncio.sleep(0)
         finish.set()
-        assert await (await request).text() == "finished"
+        answer = await request
+        assert (answer.headers["Connection"], await answer.text()) == ("close", "finished")
         await stopping
 
 
@@ -364,13 +366,30 @@ async def test_stopping_twice_or_before_the_start_does_nothing() -> None:
     await server.stop()
 
 
+async def test_it_listens_at_each_of_its_addresses_and_names_all_when_it_cannot() -> None:
+    async with serving(whoami) as (first, port):
+        app, both = web.Application(), ("127.0.0.2", "127.0.0.1")
+        app.router.add_get("/", whoami)
+        second = HttpServer(app, host=both, port=port, name="the agent")
+        with pytest.raises(SetupError, match=r"cannot listen on 127\.0\.0\.2,127\.0\.0\.1:"):
+            await second.start()
+        await first.stop()
+        assert await second.start() == port
+        async with aiohttp.ClientSession() as session:
+            for address in both:
+                async with session.get(f"http://{address}:{port}/") as response:
+                    assert response.status == 200
+        await second.stop()
+
+
 async def test_a_port_in_use_is_named_with_the_server() -> None:
     async with serving(whoami) as (_, port):
         second = HttpServer(web.Application(), host="127.0.0.1", port=port, name="the agent")
         with pytest.raises(SetupError) as caught:
             await second.start()
     assert str(caught.value) == (
-        f"the agent: cannot listen on 127.0.0.1:{port}: address already in use"
+        f"the agent: cannot listen on 127.0.0.1:{port}: address already in use; end who listens"
+        " there (`ss -ltnp` names it), or choose another port"
     )
 
 

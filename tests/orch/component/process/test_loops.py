@@ -211,3 +211,34 @@ async def test_a_loop_survives_a_lack_of_threads_and_logs_it_once(
     await run_for(Periodic("sampling", step, interval_s=10), 35)
     assert len(taken) == 4
     assert caplog.messages == ["sampling: no thread can be started; retrying"]
+
+
+async def test_the_first_of_several_ends_the_others_and_gives_its_result() -> None:
+    ended = []
+
+    async def work(name: str, duration_s: float) -> str:
+        try:
+            await asyncio.sleep(duration_s)
+        finally:
+            ended.append(name)
+        return name
+
+    assert await loops.first(work("slow", 9), work("fast", 1), name="race") == "fast"
+    assert ended == ["fast", "slow"]
+
+
+async def test_an_error_of_the_first_is_raised_once_the_others_have_ended() -> None:
+    others = asyncio.Event()
+
+    async def fail() -> None:
+        raise ConnectionError("gone")
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(9)
+        finally:
+            others.set()
+
+    with pytest.raises(ConnectionError, match="gone"):
+        await loops.first(wait(), fail(), name="race")
+    assert others.is_set()

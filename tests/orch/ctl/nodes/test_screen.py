@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from orch.ctl.nodes.screen import Screen
+from orch.ctl.nodes.screen import Screen, View
 
 HEAD, LINES = ["HEAD"], [f"line {number}" for number in range(30)]
 
@@ -28,13 +28,13 @@ def _eight_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ("typed", "first"),
     [
         ("", 0), ("j", 1), ("jjk", 1), ("k", 0), ("\x1b[B\x1b[B\x1b[A", 1), (" ", 10),
-        ("\x1b[6~\x1b[5~", 0), ("G", 24), ("Gk", 23), ("Gg", 0), ("?x\x1b", 0),
+        ("\x1b[6~\x1b[5~", 0), ("G", 24), ("Gk", 23), ("Gg", 0), ("??x", 0),
     ],
 )  # fmt: skip
 def test_keys_scroll_within_the_lines(
     typed: str, first: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    screen = Screen("name")
+    screen = Screen(View())
     for key in typed.replace("k", "|k").replace("g", "|g").split("|"):
         screen.press(key)
         page = drawn(screen, capsys)
@@ -43,20 +43,60 @@ def test_keys_scroll_within_the_lines(
 
 
 def test_keys_choose_the_order_and_end() -> None:
-    screen = Screen("name")
+    screen = Screen(View())
     orders = []
     for key in "cmpnz":
         screen.press(key)
-        orders.append(screen.sort_by)
+        orders.append(screen.view.sort_by)
     assert orders == ["cpu", "memory", "pressure", "name", "name"]
     assert not screen.ended
     screen.press("q")
     assert screen.ended
 
 
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("1", View(depth=0)),
+        ("3", View(depth=2)),
+        ("32", View(depth=1)),
+        ("4", View(shows_pressure=True)),
+        ("44", View()),
+        ("/web\r", View(filter="web")),
+        ("/q4c", View(filter="q4c")),  # what is typed commands nothing
+        ("/webx\x7f\rc", View("cpu", filter="web")),
+        ("/web\x1b", View()),
+        ("/web\r\x1b", View()),
+        ("/a\x1b[B\x01b", View(filter="ab")),
+        ("/" + "x" * 999, View(filter="x" * 64)),
+    ],
+)
+def test_keys_choose_the_view_and_the_filter(typed: str, wanted: View) -> None:
+    screen = Screen(View())
+    screen.press(typed)
+    assert screen.view == wanted
+    assert not screen.ended
+
+
+def test_help_is_shown_until_the_next_key(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(View())
+    screen.press("?")
+    assert "nodes and pods" in "\n".join(drawn(screen, capsys))
+    screen.press("x")
+    assert drawn(screen, capsys)[:2] == ["HEAD", "line 0"]
+
+
+def test_the_last_line_says_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(View())
+    screen.press("/web")
+    assert drawn(screen, capsys)[-1].startswith("filter: web_")
+    screen.press("\r")
+    assert drawn(screen, capsys)[-1].startswith("/web   q quit")
+
+
 @pytest.mark.looptime
 async def test_waiting_ends_with_a_key_or_the_time() -> None:
-    screen, loop = Screen("name"), asyncio.get_running_loop()
+    screen, loop = Screen(View()), asyncio.get_running_loop()
     began_s = loop.time()
     assert not await screen.wait(2)
     assert loop.time() == pytest.approx(began_s + 2)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -124,7 +125,7 @@ async def test_a_narrow_terminal_shows_every_pressure_and_keys_sort_scroll_and_e
     )  # fmt: skip
     try:
         pages = []
-        for key in ("", "G", "c", "\x1b[6~", "k"):  # each is drawn once
+        for key in ("", "G", "c", "\x1b[6~", "k", "/D/WEB\r", "?", "1"):  # each is drawn once
             os.write(master, key.encode())
             shown = await asyncio.wait_for(asyncio.to_thread(_read_until_footer, master), 30)
             pages.append(shown.rpartition("\x1b[H\x1b[J")[2].replace("\r", "").split("\n"))
@@ -140,7 +141,7 @@ async def test_a_narrow_terminal_shows_every_pressure_and_keys_sort_scroll_and_e
         os.close(slave)
         os.close(master)
     assert (code, said, after) == (0, b"", before)
-    first, last, _, turned, back = pages
+    first, last, _, turned, back, filtered, helped, nodes = pages
     assert first[0].split() == [
         "NODE/POD/CONTAINER", "CPU", "MEMORY", "CPU", "PSI", "MEM", "PSI", "IO", "PSI",
     ]  # fmt: skip
@@ -149,11 +150,25 @@ async def test_a_narrow_terminal_shows_every_pressure_and_keys_sort_scroll_and_e
     assert "…" in first[2]
     assert last[0] == first[0] and last[-2].split()[0] == "d/web"
     assert turned != last and back != turned
+    assert [line.split()[0] for line in filtered[1:4]] == ["n1", "n2", "d/web"]
+    assert filtered[-1].startswith("/D/WEB   q quit")
+    assert "nodes and pods" in helped[1]
+    assert [line.split()[0] for line in nodes[1:-1] if line] == ["n1", "n2"]
+
+
+async def test_the_rows_are_given_as_data(orchctl: Orchctl) -> None:
+    rows = json.loads((await orchctl("node", "top", "--containers", "-o", "json")).out)
+    assert [row.get("container") or row.get("pod") or row["node"] for row in rows] == [
+        "n1", "d/db", "d/web", "a", "b",
+    ]  # fmt: skip
+    assert rows[0]["cpuNanoCores"] == 500_000_000
+    assert rows[0]["pressure"]["cpu"] == {"some": 3.0, "full": 3.0}
+    assert rows[1]["cpuNanoCores"] is None
 
 
 def _read_until_footer(master: int) -> str:
     text = ""
-    while "pressure" not in text.rpartition("\x1b[H\x1b[J")[2]:
+    while "scroll" not in text.rpartition("\x1b[H\x1b[J")[2]:
         text += os.read(master, 65536).decode(errors="replace")
     return text
 

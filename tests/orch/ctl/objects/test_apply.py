@@ -116,11 +116,12 @@ async def test_an_object_without_a_name_cannot_be_applied(orchctl: Orchctl, tmp_
     assert "f.yaml:1: metadata.name is missing" in result.err
 
 
+@pytest.mark.parametrize("memory", ["{", "[" * 100_000])
 async def test_a_damaged_memory_counts_as_none(
-    orchctl: Orchctl, api: HttpApi, tmp_path: Path
+    memory: str, orchctl: Orchctl, api: HttpApi, tmp_path: Path
 ) -> None:
     await orchctl("apply", "-f", _file(tmp_path))
-    api.objects[PATH]["metadata"]["annotations"][ANNOTATION_LAST_APPLIED] = "{"
+    api.objects[PATH]["metadata"]["annotations"][ANNOTATION_LAST_APPLIED] = memory
     assert (await orchctl("apply", "-f", _file(tmp_path, "y"))).out == "pod/a configured\n"
 
 
@@ -216,3 +217,22 @@ def test_applying_a_file_twice_changes_nothing_more(live: Any, last: Any, wanted
 @given(SPECS, SPECS)
 def test_an_object_only_this_file_made_becomes_the_file(last: Any, wanted: Any) -> None:
     assert _applied(_spec(**last), _spec(**last), _spec(**wanted)) == wanted
+
+
+async def test_the_server_merges_what_is_sent_as_it_is(
+    orchctl: Orchctl, api: HttpApi, tmp_path: Path
+) -> None:
+    file = _file(tmp_path)
+    api.answers["PATCH", PATH] = Answer(json.loads(Path(file).read_text()), status=201)
+    words = ("apply", "--server-side", "-f", file)
+    result = await orchctl(*words, "--field-manager=me", "--force-conflicts")
+    assert (result.code, result.out) == (0, "pod/a serverside-applied\n")
+    (sent,) = api.sent("PATCH")
+    assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert sent.query == {"fieldManager": "me", "fieldValidation": "Strict", "force": "true"}
+    assert "annotations" not in sent.body["metadata"]
+    cause = errors.Cause("FieldManagerConflict", 'conflict with "x"', ".spec")
+    refusal = errors.ApiError(409, "Conflict", "Apply failed with 1 conflict", causes=(cause,))
+    api.answers["PATCH", PATH] = Answer(refusal.to_status(), status=409)
+    refused = await orchctl(*words)
+    assert (refused.code, "take them over with --force-conflicts" in refused.err) == (1, True)

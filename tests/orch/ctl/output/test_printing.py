@@ -82,6 +82,17 @@ def test_yaml_and_json_read_back() -> None:
     assert printing.as_json(value).startswith('{\n    "a": {\n        "on": "yes"')
 
 
+def test_json_holds_nothing_that_a_terminal_obeys() -> None:
+    value = {
+        "\x9b2J": "\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u200f\u061c",
+        "plain": "é\\u009b\U0001f600",
+    }
+    text = printing.as_json(value)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert json.loads(text) == value
+    assert "é" in text
+
+
 def test_the_bookkeeping_of_writers_is_left_out() -> None:
     record = {"metadata": {"name": "a", "managedFields": [1]}, "spec": {}}
     asked = argparse.Namespace(show_managed_fields=False)

@@ -143,6 +143,8 @@ def test_the_taints_are_swapped_when_the_reason_changes() -> None:
         ("DiskPressure", "disk-pressure"),
         ("PIDPressure", "pid-pressure"),
         ("NetworkUnavailable", "network-unavailable"),
+        ("SystemMemoryContentionPressure", "memory-contention-pressure"),
+        ("KubepodsDiskContentionPressure", "disk-contention-pressure"),
     ],
 )
 def test_a_condition_keeps_new_pods_away(kind: str, name: str) -> None:

@@ -1,6 +1,12 @@
 """After pkg/controller/podgc (upstream): what nodes leave behind is removed, after a quarantine."""
 
-from orch.lifecycle.decide.records import Memory, Note, RemoveLease, RemoveOrphan
+from orch.lifecycle.decide.records import (
+    MarkPodUnscheduled,
+    Memory,
+    Note,
+    RemoveLease,
+    RemoveOrphan,
+)
 from orch.wire.records.configuration import Lease
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import PodCondition
@@ -46,14 +52,22 @@ def test_a_stale_view_removes_nothing() -> None:
     assert cluster.run(300) == []
 
 
-UNBOUND = "nothing gives pods a node here, there is no scheduler: set spec.nodeName"
+UNBOUND = (
+    "nothing has given this pod a node: set spec.nodeName, or let orch-controller-manager choose"
+    " one (--bind-pods, for pods of the default scheduler)"
+)
 
 
 def said(cluster: Cluster, seconds: float) -> list[tuple[str, str]]:
     """What the controller tells of pods, by their names."""
     done = cluster.run(seconds, beating=list(cluster.nodes))
-    notes = [action for action in done if isinstance(action, Note)]
-    return [(note.obj.metadata.name, note.message) for note in notes if note.obj.kind == "Pod"]
+    told = []
+    for action in done:
+        if isinstance(action, MarkPodUnscheduled):
+            told.append((action.pod.metadata.name, action.message))
+        elif isinstance(action, Note) and action.obj.kind == "Pod":
+            told.append((action.obj.metadata.name, action.message))
+    return told
 
 
 def test_a_pod_for_an_unknown_node_is_told_once_before_it_is_removed() -> None:

@@ -16,6 +16,7 @@ from tests.orch.server.harness import MERGE, Api
 
 CRITICAL = "system-cluster-critical"
 TENANT, NODE = Identity("tenant"), Identity("system:node:n1", ("system:nodes",))
+ADMIN = Identity("admin", ("system:masters", "system:authenticated"))
 CLASSES = [
     {"metadata": {"name": "low"}, "value": -5, "preemptionPolicy": "Never"},
     {"metadata": {"name": "high"}, "value": 1000},
@@ -86,6 +87,7 @@ def scoped(operator: str, *values: str) -> dict[str, Any]:
         (TENANT, "a", [], False),
         (TENANT, "orch-system", [], True),
         (NODE, "a", [], True),  # a mirror pod: it runs already
+        (ADMIN, "a", [], True),  # who could make the quota
         (TENANT, "a", [scoped("In", CRITICAL)], True),
         (TENANT, "a", [{"spec": {"hard": {"pods": 9}}}], False),
         (TENANT, "a", [scoped("In", "high")], False),

@@ -23,16 +23,16 @@ TOKENS = Tokens((of_bob, of_ann), ("server",))
 
 
 @pytest.mark.parametrize(("token", "identity"), [("a", ANN), ("b", BOB)])
-def test_whoever_knows_the_token_says_whose_it_is(token, identity) -> None:
-    found = TOKENS.authenticate(token)
+async def test_whoever_knows_the_token_says_whose_it_is(token, identity) -> None:
+    found = await TOKENS.authenticate(token)
     assert (found.name, found.uid) == (identity.name, identity.uid)
     assert found.groups == (*identity.groups, "system:authenticated")
 
 
 @pytest.mark.parametrize("token", ["", "c", "old"])
-def test_any_other_token_is_refused_without_a_reason(token) -> None:
+async def test_any_other_token_is_refused_without_a_reason(token) -> None:
     with pytest.raises(ApiError) as caught:
-        TOKENS.authenticate(token)
+        await TOKENS.authenticate(token)
     assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
 
 
@@ -69,7 +69,7 @@ async def test_a_review_tells_why_not(token, audiences, error) -> None:
     assert error in (status.error or "")
 
 
-def test_a_token_for_somebody_else_is_refused() -> None:
+async def test_a_token_for_somebody_else_is_refused() -> None:
     tokens = Tokens((lambda _token: Holder(BOB, ("agent",)),), ("server",))
     with pytest.raises(ApiError):
-        tokens.authenticate("b")
+        await tokens.authenticate("b")

@@ -24,6 +24,7 @@ STRANGER = Identity("stranger", ("system:authenticated",))
 
 P = "/api/v1/namespaces/default/pods"
 D = "/api/v1/namespaces/default"
+RC = "/apis/node.orch.io/v1/runtimeclasses"
 N = "/api/v1/nodes"
 L = "/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases"
 E = "/api/v1/namespaces/default/events"
@@ -54,7 +55,7 @@ def decide(identity: Identity, request: str, modes: tuple[str, ...] = ("Node", "
     """With the roles that every cluster begins with."""
     method, url = request.split(" ")
     path, _, query = url.partition("?")
-    chain = chain_of(modes, NODES_RULE, default_index())
+    chain = chain_of(modes, NODES_RULE, default_index(), lambda _name: "")
     return chain.decide(identity, parse_request(method, path, dict(parse_qsl(query))))
 
 
@@ -74,7 +75,7 @@ NODE_MAY = [
     f"GET {D}/secrets/s", f"GET {D}/configmaps/c", f"GET {D}/serviceaccounts/bot",
     f"GET {D}/secrets?fieldSelector=metadata.name%3Ds",
     f"GET {D}/configmaps?watch=1&fieldSelector=metadata.name%3Dc",
-    f"POST {D}/serviceaccounts/bot/token",
+    f"POST {D}/serviceaccounts/bot/token", f"GET {RC}", f"GET {RC}/vm", f"GET {RC}?watch=1",
     "GET /api", "GET /apis", "GET /apis/coordination.orch.io/v1", "GET /version", "GET /healthz",
     "GET /openapi/v3",
 ]  # fmt: skip
@@ -96,6 +97,7 @@ NODE_MAY_NOT = [
     f"GET {P}?fieldSelector=metadata.name%3Dother", f"GET {P}?fieldSelector=metadata.name%3Dgone",
     f"GET {P}/mine/log", f"GET {P}/mine/ephemeralcontainers", f"PATCH {P}/mine/ephemeralcontainers",
     f"GET {P}/mine/eviction", f"DELETE {P}/mine/status", f"GET {D}/secrets/s/status",
+    f"POST {RC}", f"DELETE {RC}/vm",
     f"GET {D}/serviceaccounts/bot/token", f"GET {D}/resourcequotas", f"GET {L}/n1/status",
     "GET /api/v1/namespaces/default", "GET /apis/scheduling.orch.io/v1/priorityclasses",
     f"PUT {P}/mine", f"GET {P}/unbound", f"DELETE {P}?{MINE}", f"POST {P}/mine/binding",
@@ -116,11 +118,11 @@ CONTROLLER_MAY = [
     f"GET {L}", f"GET {L}?watch=1", f"GET {L}/n1", f"POST {L}", f"PUT {L}/n1", f"DELETE {L}/n1",
     "POST /apis/coordination.orch.io/v1/namespaces/orch-system/leases",
     "PUT /apis/coordination.orch.io/v1/namespaces/orch-system/leases/leader",
-    f"POST {E}", f"PATCH {E}/e1", "GET /api",
+    f"POST {E}", f"PATCH {E}/e1", f"POST {P}/mine/binding", "GET /api",
 ]  # fmt: skip
 CONTROLLER_MAY_NOT = [
     f"POST {N}", f"DELETE {N}/n1", f"GET {N}/n1/proxy/x", f"POST {P}", f"PATCH {P}/mine",
-    f"POST {P}/mine/binding", f"DELETE {P}", "POST /api/v1/namespaces", f"GET {E}", "GET /metrics",
+    f"DELETE {P}", "POST /api/v1/namespaces", f"GET {E}", "GET /metrics",
 ]  # fmt: skip
 MONITOR_MAY = [
     "GET /metrics", "GET /metrics/slis", "GET /healthz", "GET /readyz/etcd", "HEAD /livez",
@@ -187,13 +189,19 @@ def test_modes_are_asked_in_their_order(modes, identity, allowed) -> None:
 
 
 def test_the_rules_of_all_modes_are_listed() -> None:
-    everything = chain_of(("AlwaysAllow",), NODES_RULE, RbacIndex()).rules(STRANGER, "default")
+    everything = chain_of(("AlwaysAllow",), NODES_RULE, RbacIndex(), lambda _name: "").rules(
+        STRANGER, "default"
+    )
     assert ["*"] in [rule.verbs for rule in everything.resources]
-    node = chain_of(("Node", "RBAC"), NODES_RULE, default_index()).rules(NODE, "default")
+    node = chain_of(("Node", "RBAC"), NODES_RULE, default_index(), lambda _name: "").rules(
+        NODE, "default"
+    )
     assert node.incomplete
     assert node.errors
     assert [url for rule in node.paths for url in rule.nonResourceURLs or ()] != ["/api"]
-    nothing = chain_of(("AlwaysDeny",), NODES_RULE, RbacIndex()).rules(ANONYMOUS, "default")
+    nothing = chain_of(("AlwaysDeny",), NODES_RULE, RbacIndex(), lambda _name: "").rules(
+        ANONYMOUS, "default"
+    )
     assert nothing.resources == nothing.paths == ()
 
 

@@ -40,6 +40,8 @@ def test_the_api_server_may_use_every_page_of_a_node_agent(subresource) -> None:
         assert default_index().decide(APISERVER, info).allowed
 
 
-def test_a_node_holds_nothing_by_role() -> None:
+def test_a_node_holds_nothing_by_role_but_what_is_approved_of_its_requests() -> None:
     node = Identity("system:node:n1", ("system:nodes",))
-    assert default_index().held(node, "default").rules == []
+    held = {part for rule in default_index().held(node, "default").rules for part in rule.resources}
+    requests = "certificatesigningrequests"
+    assert held == {f"{requests}/selfnodeclient", f"{requests}/selfnodeserver"}

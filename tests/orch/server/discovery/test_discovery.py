@@ -71,7 +71,8 @@ def test_the_aggregated_form_describes_every_resource_with_its_subresources() ->
     kinds = {s["subresource"]: s["responseKind"]["kind"] for s in pods["subresources"]}
     assert kinds == {
         "status": "Pod", "binding": "Binding", "ephemeralcontainers": "Pod",
-        "eviction": "Eviction", "log": "Pod",
+        "eviction": "Eviction", "log": "Pod", "attach": "PodAttachOptions", "resize": "Pod",
+        "exec": "PodExecOptions", "portforward": "PodPortForwardOptions",
     }  # fmt: skip
     named = [group["metadata"]["name"] for group in read("/apis", V2)["items"]]
     assert named == list(dict.fromkeys(one.group for one in RESOURCES if one.group))

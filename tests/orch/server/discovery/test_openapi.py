@@ -124,7 +124,7 @@ def test_a_kind_is_found_by_its_group_version_and_kind() -> None:
     assert core["io.orch.core.Taint"]["required"] == ["key", "effect"]
     spec = core["io.orch.pods.PodSpec"]["properties"]
     assert spec["restartPolicy"]["enum"] == ["Always", "OnFailure", "Never"]
-    assert spec["affinity"] == {"x-kubernetes-preserve-unknown-fields": True}
+    assert spec["schedulingGroup"] == {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def test_an_alias_describes_its_kinds_with_the_names_it_takes() -> None:

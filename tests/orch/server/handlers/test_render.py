@@ -15,12 +15,13 @@ from orch.server.request.media import Form, Representation
 from orch.server.storage.base import Stored
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import NODES
+from orch.wire.tables.columns import layout_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def rendering(form: Form = Form.OBJECT, version: str = "v1", **more: Any) -> Rendering:
-    return Rendering(NODES, Representation(form, version), NOW, **more)
+    return Rendering(NODES, layout_of("Node"), Representation(form, version), NOW, **more)
 
 
 def stored(name: str = "n1", revision: int = 7) -> Stored:

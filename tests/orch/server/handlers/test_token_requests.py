@@ -9,8 +9,10 @@ from typing import Any
 import jwt
 import pytest
 
+from orch.server.handlers.token_requests import AUDIENCE_VERB
 from tests.orch.server.harness import NODES, PODS, Answer, Api, Pki, node, pod
 
+RBAC = "/apis/rbac.authorization.orch.io/v1"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
@@ -97,7 +99,8 @@ async def test_an_issuer_that_is_no_url_is_not_to_be_found(server_pki: Pki, tmp_
 async def test_a_value_of_the_wrong_type_is_named_in_a_line(api: Api) -> None:
     message = (await request(api, {"spec": {"expirationSeconds": "700"}})).json["message"]
     assert message == (
-        "TokenRequest cannot be handled: spec.expirationSeconds: Input should be a valid integer"
+        "TokenRequest cannot be handled: spec.expirationSeconds: "
+        "must be of type integer, not string"
     )
 
 
@@ -174,17 +177,23 @@ async def test_there_must_be_an_account_and_a_right(api: Api) -> None:
     assert (await api.call("GET", f"{ACCOUNTS}/bot/token")).status == 405
 
 
+VAULT = {"path": "b", "audience": "vault"}
+
+
 async def test_a_node_gets_tokens_of_its_own_pods_only(api: Api) -> None:
     bound = {}
     for name in ("n1", "n2"):
         await api.call("POST", NODES, node(name))
         body = pod(f"on-{name}", node=name)
-        body["spec"]["serviceAccountName"] = "bot"
+        sources = [{"serviceAccountToken": {"path": "a"}}, {"serviceAccountToken": VAULT}]
+        volume = {"name": "v", "projected": {"sources": sources}}
+        body["spec"] |= {"serviceAccountName": "bot", "volumes": [volume]}
         created = (await api.call("POST", PODS, body)).json
         bound[name] = {"kind": "Pod", "name": f"on-{name}", "uid": created["metadata"]["uid"]}
 
-    async def status(reference: dict[str, Any] | None) -> int:
-        spec = {"spec": {"boundObjectRef": reference} if reference else {}}
+    async def status(reference: dict[str, Any] | None, *audiences: str) -> int:
+        own = {"audiences": list(audiences)} if audiences else {}
+        spec = {"spec": own | ({"boundObjectRef": reference} if reference else {})}
         answer = await api.call("POST", f"{ACCOUNTS}/bot/token", spec, user="n1")
         return answer.status
 
@@ -192,6 +201,20 @@ async def test_a_node_gets_tokens_of_its_own_pods_only(api: Api) -> None:
     assert await status(bound["n2"]) == 403
     assert await status({**bound["n1"], "uid": None}) == 403
     assert await status(None) == 403
+    assert await status(bound["n1"], "vault") == 201
+    assert await status(bound["n1"], "bank") == 403
+    assert await status(bound["n1"], "vault", "bank") == 403
+    may_ask = {"verbs": [AUDIENCE_VERB], "apiGroups": [""], "resources": ["bank"]}
+    rules = [{**may_ask, "resourceNames": ["bot"]}]
+    await api.call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "bank"}, "rules": rules})
+    group = "rbac.authorization.orch.io"
+    subject = {"kind": "Group", "name": "system:nodes", "apiGroup": group}
+    role = {"kind": "ClusterRole", "name": "bank", "apiGroup": group}
+    binding = {"metadata": {"name": "bank"}, "subjects": [subject], "roleRef": role}
+    made = await api.call("POST", f"{RBAC}/clusterrolebindings", binding)
+    assert made.status == 201, made.json
+    assert await status(bound["n1"], "vault", "bank") == 201
+    assert await status(bound["n2"], "bank") == 403
 
 
 async def test_a_dry_run_issues_nothing(api: Api) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from orch.component.http import slow_clients
 from orch.component.http.connection import allow_pauses
@@ -97,6 +98,65 @@ async def test_a_followed_log_is_passed_on_while_it_grows(
         assert await response.content.readline() == b"one\n"
         agent[0].more.set()
         assert await response.content.read() == b"two\n"
+
+
+@pytest.mark.parametrize(
+    ("protocols", "sent"),
+    [
+        ((), [b"one\n", b"two\n"]),
+        (("binary.k8s.io",), [b"one\n", b"two\n"]),
+        (("base64.binary.k8s.io",), ["b25lCg==", "dHdvCg=="]),
+    ],
+)
+async def test_a_log_is_the_messages_of_a_websocket(
+    api: Api, agent: tuple[Agent, int], protocols: tuple[str, ...], sent: list[bytes | str]
+) -> None:
+    url = api.url(f"{await made(api, 'p1', 'c')}?follow=true")
+    async with api.session("admin").ws_connect(url, protocols=protocols) as socket:
+        assert socket.protocol == (protocols[0] if protocols else None)
+        received = [(await socket.receive()).data]
+        agent[0].more.set()
+        received.append((await socket.receive()).data)
+        assert received == sent
+        assert (await socket.receive()).data == WSCloseCode.OK
+
+
+async def test_a_websocket_for_a_log_that_is_refused_is_not_opened(
+    api: Api, agent: tuple[Agent, int]
+) -> None:
+    url = api.url(await made(api, "p1", "waiting"))
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await api.session("admin").ws_connect(url)
+    assert refused.value.status == 400
+    unknown = api.url(await made(api, "p2", "c"))
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await api.session("admin").ws_connect(unknown, protocols=("v9.log",))
+    assert refused.value.status == 400
+
+
+async def test_a_websocket_for_a_log_keeps_little_of_what_its_client_sends(
+    api: Api, agent: tuple[Agent, int]
+) -> None:
+    """1,024 readers that left messages of 4 MiB half sent took 4 GiB."""
+    url = api.url(f"{await made(api, 'p1', 'c')}?follow=true")
+    async with api.session("admin").ws_connect(url) as socket:
+        assert (await socket.receive()).data == b"one\n"
+        await socket.send_bytes(bytes(64 * 1024))
+        closed = await socket.receive(5)
+        assert (closed.type, closed.data) == (WSMsgType.CLOSE, WSCloseCode.MESSAGE_TOO_BIG)
+
+
+async def test_a_client_that_leaves_its_websocket_ends_the_request(
+    api: Api, agent: tuple[Agent, int]
+) -> None:
+    open_logs = re.compile(r'apiserver_longrunning_requests\{.*subresource="log".*\} 1')
+    url = api.url(f"{await made(api, 'p1', 'c')}?follow=true")
+    async with api.session("admin").ws_connect(url) as socket:
+        assert (await socket.receive()).data == b"one\n"
+        assert open_logs.search((await api.call("GET", "/metrics")).text)
+    async with asyncio.timeout(5):
+        while open_logs.search((await api.call("GET", "/metrics")).text):
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("allowed_s", [1000.0, 0.0])

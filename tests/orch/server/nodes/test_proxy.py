@@ -372,14 +372,6 @@ async def test_what_cannot_be_proxied_is_refused(
     assert agent.requests == []
 
 
-async def test_upgrades_are_refused(api: Api, agent: Agent) -> None:
-    await api.call("POST", NODES, reported("n1", agent.port))
-    headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
-    answer = await api.call("GET", f"{PROXY}/exec", headers=headers)
-    assert answer.status == 400
-    assert agent.requests == []
-
-
 @pytest.mark.parametrize("user", ["n1", "controller", "monitor", "stranger"])
 async def test_only_who_may_do_everything_may_use_the_proxy(
     api: Api, agent: Agent, user: str

@@ -120,9 +120,9 @@ def test_records_have_the_shape_that_top_reads() -> None:
     before = Reading({C: Amount(1, 0)}, {})
     used = usage.usages(before, Reading({C: Amount(1.25, 15_000)}, {C: 5000}))[C]
     pod = {"metadata": {"name": "web", "namespace": "shop", "labels": {"a": "b"}, "uid": "u"}}
-    assert usage.pod_record(pod, {"c": used}, NOW) == {
+    assert usage.pod_record("metrics.k8s.io/v1", pod, {"c": used}, NOW) == {
         "kind": "PodMetrics",
-        "apiVersion": "metrics.k8s.io/v1beta1",
+        "apiVersion": "metrics.k8s.io/v1",
         "metadata": {
             "name": "web",
             "namespace": "shop",
@@ -133,5 +133,5 @@ def test_records_have_the_shape_that_top_reads() -> None:
         "window": "15.000s",
         "containers": [{"name": "c", "usage": {"cpu": "16666667n", "memory": "4Ki"}}],
     }
-    assert usage.pod_record(pod, {}, NOW) is None
-    assert usage.node_record(pod, used, NOW)["usage"]["memory"] == "4Ki"
+    assert usage.pod_record("v", pod, {}, NOW) is None
+    assert usage.node_record("v", pod, used, NOW)["usage"]["memory"] == "4Ki"

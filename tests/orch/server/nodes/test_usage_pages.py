@@ -88,6 +88,22 @@ async def test_usage_is_told_after_two_readings(api: Api) -> None:
     assert (await api.call("GET", f"{ROOT}/nodes/n1")).json["usage"] == shown["usage"]
 
 
+async def test_both_versions_tell_the_same(api: Api) -> None:
+    await refreshed(api)
+    for path in ("nodes", "pods", "nodes/n1", "namespaces/default/pods/p1"):
+        newer, older = [
+            (await api.call("GET", f"/apis/metrics.k8s.io/{version}/{path}")).json
+            for version in ("v1", "v1beta1")
+        ]
+        records = zip(newer.pop("items", [newer]), older.pop("items", [older]), strict=True)
+        for new, old in (*records, (newer, older)):
+            versions = (new.pop("apiVersion", None), old.pop("apiVersion", None))
+            assert versions in (("metrics.k8s.io/v1", "metrics.k8s.io/v1beta1"), (None, None))
+            new.get("metadata", {}).pop("creationTimestamp", None)
+            old.get("metadata", {}).pop("creationTimestamp", None)
+            assert new == old
+
+
 async def test_pods_are_selected_as_pods_are(api: Api) -> None:
     await refreshed(api)
     listed = await api.call("GET", f"{ROOT}/pods")

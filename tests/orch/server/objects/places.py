@@ -13,7 +13,9 @@ from orch.server.strategy.table import STRATEGIES
 from orch.wire.records.authentication import Identity
 
 ADMIN = Identity("admin", ("system:masters",))
-BY_KIND = {strategy.resource.kind: strategy for strategy in STRATEGIES}
+BY_KIND = {
+    strategy.resource.kind: strategy for strategy in STRATEGIES if not strategy.resource.stored_form
+}
 
 
 def place(

@@ -230,3 +230,32 @@ async def test_a_full_namespace_does_not_keep_a_pod_from_being_evicted(backend) 
     leaving = read(backend, place("Pod", "p1"))
     assert leaving is not None
     assert leaving["metadata"]["deletionTimestamp"]
+
+
+def sizes(cpu: str) -> Any:
+    return [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+
+
+async def test_a_resize_is_charged_what_it_adds_and_freed_what_the_node_gave_back(
+    backend: Backend,
+) -> None:
+    charged, usage = await limited(backend, {"requests.cpu": "300m"})
+    await made(charged, "Pod", pod("p", containers=sizes("100m")))
+    at = place("Pod", "p", "resize")
+    at = at._replace(strategy=at.strategy.parts["resize"])
+
+    async def resize(cpu: str) -> None:
+        spec = {"containers": sizes(cpu)}
+        await modify(charged, at, lambda old: {**old, "spec": {**old["spec"], **spec}})
+
+    text = "exceeded quota: q, requested: requests.cpu=201m, used: requests.cpu=100m"
+    with pytest.raises(ApiError, match=text):
+        await resize("301m")
+    await resize("300m")
+    assert used(charged) == {"requests.cpu": "300m"}
+    granted = [{"name": "c", "allocatedResources": {"cpu": "250m"}}]
+    status = {"status": {"containerStatuses": granted}}
+    await modify(charged, place("Pod", "p", "status"), lambda old: {**old, **status})
+    await resize("50m")
+    await usage.measure()
+    assert used(charged) == {"requests.cpu": "250m"}

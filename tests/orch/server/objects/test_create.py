@@ -31,6 +31,8 @@ async def test_the_server_owns_identity_and_time(backend: Backend) -> None:
         "annotations": {"c": "d"},
     }
     created = await made(backend, "Node", {"metadata": sent})
+    (entry,) = created["metadata"].pop("managedFields")
+    assert entry["manager"] == "orch-apiserver"
     assert created["metadata"] == {
         "name": "n1",
         "uid": "uid-2",

@@ -9,7 +9,7 @@ from orch.wire.records.kinds import LEASES, NODES, PODS
 
 DOCUMENT = {
     "spec": {"note": 'tricky "metadata":{ inside'},
-    "metadata": {"name": "x", "resourceVersion": "5", "managedFields": [], "selfLink": "/x"},
+    "metadata": {"name": "x", "resourceVersion": "5", "selfLink": "/x"},
     "apiVersion": "v1",
     "kind": "Pod",
 }

@@ -126,14 +126,22 @@ def test_a_token_this_server_did_not_make_is_refused(token: str) -> None:
 @pytest.mark.parametrize(
     ("query", "options"),
     [
-        ({}, WriteOptions()),
-        ({"dryRun": "All"}, WriteOptions(dry_run=True)),
-        ({"fieldValidation": "Strict"}, WriteOptions(field_validation="Strict")),
-        ({"fieldManager": "kubectl-create"}, WriteOptions()),
+        ({}, WriteOptions(manager="client")),
+        ({"dryRun": "All"}, WriteOptions(dry_run=True, manager="client")),
+        ({"fieldValidation": "Warn"}, WriteOptions(field_validation="Warn", manager="client")),
+        ({"fieldManager": "kubectl-create"}, WriteOptions(manager="kubectl-create", named=True)),
     ],
 )
 def test_write_options_are_read(query, options) -> None:
-    assert parse_write_options(query) == options
+    assert parse_write_options(query, agent="client/v1 (linux)") == options
+
+
+@pytest.mark.parametrize(("force", "forced"), [({}, False), ({"force": "true"}, True)])
+def test_an_apply_must_name_its_manager(force, forced) -> None:
+    query = {"fieldManager": "x", **force}
+    assert parse_write_options(query, "PatchOptions", applies=True).force is forced
+    with pytest.raises(ApiError, match="fieldManager: Required value: is required for apply"):
+        parse_write_options(force, "PatchOptions", "client/v1", applies=True)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +151,7 @@ def test_write_options_are_read(query, options) -> None:
         ({"dryRun": ""}, 422),
         ({"fieldValidation": "Sometimes"}, 422),
         ({"fieldManager": "x" * 129}, 422),
+        ({"fieldManager": "é" * 65}, 422),
         ({"fieldManager": "a\nb"}, 422),
         ({"force": "true"}, 422),
     ],

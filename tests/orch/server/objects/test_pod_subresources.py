@@ -51,6 +51,18 @@ async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend
         await bind(backend, place("Pod", "leaving"), TO_N1, dry_run=False)
 
 
+@pytest.mark.parametrize("name", ["uid", "resourceVersion"])
+async def test_a_binding_of_another_pod_of_the_name_is_refused(backend: Backend, name: str) -> None:
+    await made(backend, "Pod", pod())
+    own = read(backend, place("Pod", "p1"))["metadata"][name]
+    with pytest.raises(ApiError, match="in precondition: 7, ") as caught:
+        other = {**TO_N1, "metadata": {"name": "p1", name: "7"}}
+        await bind(backend, place("Pod", "p1", "binding"), other, dry_run=False)
+    assert caught.value.code == 409
+    right = {**TO_N1, "metadata": {"name": "p1", name: own}}
+    await bind(backend, place("Pod", "p1", "binding"), right, dry_run=False)
+
+
 async def test_a_pod_waits_for_its_gates(backend: Backend) -> None:
     gated = place("Pod", "gated")
     await made(backend, "Pod", pod("gated", schedulingGates=[{"name": "a"}]))

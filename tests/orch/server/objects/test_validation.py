@@ -130,6 +130,23 @@ def test_fields_of_the_wrong_type_are_a_bad_request(strategy, document, text) ->
     assert text in caught.value.message
 
 
+def test_the_refusal_of_a_wrong_type_is_plain() -> None:
+    container = {"image": 5, "livenessProbe": {"tcpSocket": {"port": []}}}
+    with pytest.raises(ApiError) as caught:
+        check_shape(pods.STRATEGY, {"spec": {"containers": [container]}})
+    assert caught.value.message == (
+        'Pod in version "v1" cannot be handled as a Pod: spec.containers[0].name: is required; '
+        "spec.containers[0].image: must be of type string, not integer; "
+        "spec.containers[0].livenessProbe.tcpSocket.port: must be of type integer or string, "
+        "not array"
+    )
+
+
+def test_an_empty_restart_policy_means_the_default() -> None:
+    spec = {"containers": [{"name": "c"}], "restartPolicy": ""}
+    assert check_shape(pods.STRATEGY, {"metadata": {"name": "p"}, "spec": spec})
+
+
 def test_a_missing_field_and_a_word_that_is_no_choice_are_causes() -> None:
     document = {"metadata": {"name": "p"}, "spec": {"containers": [{}], "restartPolicy": "Often"}}
     with pytest.raises(ApiError) as caught:
@@ -188,3 +205,35 @@ def test_a_pod_has_a_bounded_number_of_containers() -> None:
     for name in ("containers", "initContainers", "volumes"):
         with pytest.raises(ApiError, match=f"spec.{name}: List should have at most 1000 items"):
             check_shape(pods.STRATEGY, {"metadata": {"name": "a"}, "spec": {name: containers}})
+
+
+_UNDECODABLE = {"metadata": {"name": "p"}, "spec": {"containers": [], "os": 5}}
+
+
+def test_a_field_that_is_only_kept_has_its_type() -> None:
+    with pytest.raises(ApiError) as caught:
+        check_shape(pods.STRATEGY, _UNDECODABLE)
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+    assert caught.value.message == (
+        'Pod in version "v1" cannot be handled as a Pod:'
+        " spec.os: must be of type object, not integer"
+    )
+
+
+def test_a_patch_to_a_wrong_type_is_invalid() -> None:
+    probe = {"initialDelaySeconds": 2**40}
+    spec = {"os": 5, "containers": [{"name": "c", "livenessProbe": probe}]}
+    with pytest.raises(ApiError) as caught:
+        check_shape(pods.STRATEGY, {"metadata": {"name": "p"}, "spec": spec}, patched=True)
+    assert caught.value.code == 422
+    assert [cause.field for cause in caught.value.causes] == [
+        "spec.os",
+        "spec.containers[0].livenessProbe.initialDelaySeconds",
+    ]
+
+
+def test_what_an_object_had_is_not_held_against_a_change() -> None:
+    changed = {**_UNDECODABLE, "metadata": {"name": "p", "labels": {"a": "b"}}}
+    assert check_shape(pods.STRATEGY, changed, _UNDECODABLE)
+    with pytest.raises(ApiError):
+        check_shape(pods.STRATEGY, {**changed, "spec": {"containers": [], "os": 6}}, _UNDECODABLE)

@@ -259,8 +259,11 @@ async def test_both_names_are_discovered_and_described(api: Api) -> None:
     groups = [item["metadata"]["name"] for item in items]
     assert groups.index("coordination.k8s.io") < groups.index("coordination.orch.io")
     assert "metrics.k8s.io" in groups
-    resources = (await api.call("GET", "/apis/metrics.k8s.io/v1beta1")).json["resources"]
-    assert [one["name"] for one in resources] == ["nodes", "pods"]
+    found = next(item for item in items if item["metadata"]["name"] == "metrics.k8s.io")
+    assert [one["version"] for one in found["versions"]] == ["v1", "v1beta1"]
+    for version in ("v1", "v1beta1"):
+        resources = (await api.call("GET", f"/apis/metrics.k8s.io/{version}")).json["resources"]
+        assert [one["name"] for one in resources] == ["nodes", "pods"]
     paths = (await api.call("GET", "/openapi/v3")).json["paths"]
     assert {"apis/coordination.k8s.io/v1", "apis/metrics.k8s.io/v1beta1"} <= paths.keys()
 
@@ -269,10 +272,17 @@ async def test_who_searches_the_older_discovery_by_kind_finds_one(api: Api) -> N
     listed = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
     kinds = []
     for group in listed:
-        version = "v1beta1" if group == "metrics.k8s.io" else "v1"
-        described = (await api.call("GET", f"/apis/{group}/{version}")).json["resources"]
-        kinds += [one["kind"] for one in described]
-    assert {"Lease", "ClusterRole", "SelfSubjectAccessReview", "PriorityClass"} <= set(kinds)
+        described = (await api.call("GET", f"/apis/{group}/v1")).json["resources"]
+        kinds += [one["kind"] for one in described if "/" not in one["name"]]
+    assert {
+        "CustomResourceDefinition",
+        "Lease",
+        "ClusterRole",
+        "SelfSubjectAccessReview",
+        "PriorityClass",
+        "RuntimeClass",
+        "CertificateSigningRequest",
+    } <= set(kinds)
     assert sorted(set(kinds)) == sorted(kinds)
     go = {"User-Agent": "kubectl/v1.20.2 (linux/amd64) kubernetes/faecb19"}  # it looks for a group
     groups = (await api.call("GET", "/apis", headers=go)).json["groups"]

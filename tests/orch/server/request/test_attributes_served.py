@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orch.server.request.attributes import fits, is_served, parse_request
-from orch.server.strategy.table import find_strategy
+from orch.server.strategy.table import ServedKinds
 
 ONE = "/api/v1/namespaces/x/pods"
 
@@ -26,7 +26,9 @@ ONE = "/api/v1/namespaces/x/pods"
         (f"PATCH {ONE}", True, False),
         ("DELETE /api/v1/namespaces", True, False),
         ("BREW /api/v1/nodes", True, False),
-        (f"GET {ONE}/p/attach", False, None),
+        (f"GET {ONE}/p/attach", True, True),
+        (f"GET {ONE}/p/attach/x", False, None),
+        (f"GET {ONE}/p/resize", True, True),
         (f"PATCH {ONE}/p/status/x", False, None),
         (f"GET {ONE}/p/status/", True, True),
         ("GET /api/v1/pods/p", False, None),
@@ -37,7 +39,7 @@ ONE = "/api/v1/namespaces/x/pods"
 def test_paths_and_verbs_fit_the_scope_of_the_kind(request_text, served, fitting) -> None:
     method, path = request_text.split()
     info = parse_request(method, path, {})
-    strategy = find_strategy(info.group, info.version, info.resource)
+    strategy = ServedKinds().find(info.group, info.version, info.resource)
     assert strategy is not None
     assert is_served(strategy.resource, info) is served
     if served:

@@ -270,6 +270,28 @@ META = (
             },
         ),
         (
+            envelope(
+                "node.k8s.io/v1",
+                "RuntimeClass",
+                field(2, "kata")
+                + field(3, field(1, field(1, "cpu") + field(2, field(1, "250m"))))
+                + field(
+                    4,
+                    field(1, field(1, "a") + field(2, "b")) + field(2, field(2, "Exists")),
+                ),
+            ),
+            {
+                "apiVersion": "node.k8s.io/v1",
+                "kind": "RuntimeClass",
+                "handler": "kata",
+                "overhead": {"podFixed": {"cpu": "250m"}},
+                "scheduling": {
+                    "nodeSelector": {"a": "b"},
+                    "tolerations": [{"operator": "Exists"}],
+                },
+            },
+        ),
+        (
             envelope("v1", "Binding", field(2, field(1, "Node") + field(3, "n1"))),
             {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}},
         ),

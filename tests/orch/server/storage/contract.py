@@ -297,6 +297,24 @@ class StorageContract:
         assert await waiting is None
         assert await storage.watch("/nodes/", storage.revision).changes() is None
 
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_the_watches_of_one_kind_end_and_new_ones_begin_there(
+        self, storage, concern
+    ) -> None:
+        before = storage.revision
+        kept = await storage.create("/pods/a/x", b"1")
+        ended = storage.watch("/pods/", kept.revision, concern)
+        other = storage.watch("/nodes/", kept.revision)
+        storage.end_watches("/pods/")
+        assert await ended.changes() is None
+        assert other.take() == []
+        with pytest.raises(base.Compacted):
+            storage.watch("/pods/", before)
+        again = storage.watch("/pods/", storage.revision)
+        made = await storage.create("/pods/a/y", b"2")
+        assert [change.current for change in again.take() or ()] == [made]
+        assert storage.list("/pods/").items == [kept, made]
+
     async def test_a_cancelled_caller_does_not_stop_the_others(self, storage) -> None:
         cancelled = asyncio.ensure_future(storage.create("/pods/a/x", b"1"))
         await asyncio.sleep(0)

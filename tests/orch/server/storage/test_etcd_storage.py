@@ -98,6 +98,22 @@ async def test_who_was_refused_sees_what_stood_in_the_way(pair) -> None:
     assert other.get("/pods/a/x") is None
 
 
+async def test_nothing_is_made_within_what_another_server_changed(pair) -> None:
+    one, two = pair
+    space = await one.create("/namespaces/a", b"1")
+    assert (await two.create("/pods/a/x", b"1", within=space)).data == b"1"
+    changed = await one.update("/namespaces/a", b"2", space.revision)
+    with pytest.raises(base.RevisionMismatch):
+        await two.create("/pods/a/y", b"1", within=space)
+    assert two.get("/namespaces/a") == changed, "the next try sees why"
+    await one.delete("/namespaces/a")
+    with pytest.raises(base.RevisionMismatch):
+        await two.create("/pods/a/y", b"1", within=changed)
+    assert two.get("/pods/a/y") is None
+    with pytest.raises(base.KeyExists):
+        await two.create("/pods/a/x", b"1", within=changed)
+
+
 async def test_of_two_servers_that_write_at_once_no_update_is_lost(pair) -> None:
     async def count_up(storage: base.Storage) -> None:
         done = 0
@@ -224,7 +240,7 @@ async def test_a_check_notices_an_etcd_that_is_full_and_still_answers_reads() ->
         await storage.check()
         revision = storage.revision
         with pytest.raises(base.StorageFull):
-            for number in range(100):
+            for number in range(2000):  # etcd counts what it has written, a moment later
                 await storage.create(f"/pods/a/{number}", b"x" * 10_000)
         assert storage.revision > revision
         await storage.settle()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import sqlite3
@@ -157,10 +158,13 @@ async def test_commits_are_synced_in_full(path: Path, monkeypatch) -> None:
 
 
 @contextlib.contextmanager
-def no_file_grows() -> Iterator[None]:
-    """Every write to a file fails, of this whole process, as on a medium gone read-only."""
+def no_file_grows(beyond: int = 0) -> Iterator[None]:
+    """Every write to a file fails, of this whole process, as on a medium gone read-only.
+
+    Or of what lies `beyond` so many bytes.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (beyond, hard))
     try:
         yield
     finally:
@@ -178,6 +182,34 @@ async def test_a_check_notices_a_medium_that_refuses_writes_though_no_client_wri
             await storage.check()
     await storage.check()
     assert storage.revision == 0
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("cause", "works"), [(errno.EDQUOT, True), (errno.ENOSPC, True), (errno.EIO, False)]
+)
+async def test_a_quota_that_is_used_up_is_a_full_disk_and_a_broken_one_is_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch, cause: int, works: bool
+) -> None:
+    """The kernel refuses writes here as it would then, and SQLite says no more than that."""
+    storage = SqliteStorage(path)
+    await storage.open()
+    stored = await storage.create("/pods/a/x", os.urandom(3000))
+    for _ in range(10):  # until the log is longer than the file
+        stored = await storage.update(stored.key, os.urandom(3000), stored.revision)
+
+    def refused(*_: object) -> None:
+        raise OSError(cause, os.strerror(cause))
+
+    monkeypatch.setattr(os, "posix_fallocate", refused)
+    with no_file_grows(beyond=Path(f"{path}-wal").stat().st_size):
+        if works:
+            await storage.delete(stored.key)
+            with pytest.raises(base.StorageFailed, match="full"):
+                await storage.create("/pods/a/new", b"1")
+        else:
+            with pytest.raises(base.StorageFailed, match="disk I/O error"):
+                await storage.delete(stored.key)
     await storage.close()
 
 

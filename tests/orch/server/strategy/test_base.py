@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orch.server.strategy.base import keep, text_at
-from orch.server.strategy.table import STRATEGIES, find_strategy
+from orch.server.strategy.table import STRATEGIES, ServedKinds
 from orch.wire.records.kinds import RESOURCES
 
 DOCUMENT = {"a": {"b": "text", "t": True, "f": False, "n": 7, "l": [1]}, "none": None}
@@ -30,5 +30,5 @@ def test_a_kept_field_is_that_of_the_stored_object() -> None:
 
 def test_every_kind_that_is_served_has_its_rules() -> None:
     assert [s.resource for s in STRATEGIES] == list(RESOURCES)
-    assert find_strategy("", "v1", "pods") is not None
-    assert find_strategy("", "v2", "pods") is None
+    assert ServedKinds().find("", "v1", "pods") is not None
+    assert ServedKinds().find("", "v2", "pods") is None

@@ -115,3 +115,21 @@ def test_volumes_are_completed() -> None:
 )
 def test_tolerations_are_added_only_where_none_covers(toleration, count) -> None:
     assert len(filled(tolerations=[toleration])["tolerations"]) == count
+
+
+@pytest.mark.parametrize(
+    ("resources", "of_container", "expected"),
+    [  # K:pkg/apis/core/v1/defaults_test.go, TestPodResourcesDefaults
+        ({"limits": {"cpu": "2"}}, {}, {"cpu": "2"}),
+        ({"limits": {"cpu": "2"}}, {"requests": {"cpu": "500m"}}, {"cpu": "500m"}),
+        ({"limits": {"cpu": "2"}}, {"requests": {"memory": "1Mi"}}, {"cpu": "2", "memory": "1Mi"}),
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, {}, {"cpu": "1"}),
+        ({"requests": {"cpu": "1"}}, {"requests": {"memory": "1Mi"}}, {"cpu": "1"}),
+    ],
+)
+def test_a_pod_that_is_limited_as_a_whole_requests_what_its_containers_do(
+    resources, of_container, expected
+) -> None:
+    container = {"name": "c", "image": "i", "resources": of_container}
+    spec = filled(resources=resources, containers=[container])
+    assert spec["resources"]["requests"] == expected

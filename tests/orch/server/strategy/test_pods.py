@@ -25,6 +25,19 @@ def test_a_new_pod_is_pending_whatever_its_author_says() -> None:
     assert document["metadata"]["generation"] == 1
 
 
+def test_a_new_pod_with_gates_says_that_they_hold_it() -> None:
+    gated = created(schedulingGates=[{"name": "wait"}])
+    assert gated["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+    ]
+    assert "conditions" not in created(schedulingGates=[])["status"]
+
+
 def test_a_bad_quantity_is_a_cause_and_not_a_crash() -> None:
     containers = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "lots"}}}]
     document = created(containers=containers)

@@ -66,6 +66,16 @@ ONCE = {"pods": "1", "count/pods": "1"}
             ONCE | {"cpu": "6", "requests.cpu": "6"},
         ),
         (
+            pod(container(**BOTH), overhead={"cpu": "250m", "memory": "1Ki"}),
+            ONCE
+            | {
+                "cpu": "350m",
+                "requests.cpu": "350m",
+                "memory": "2Ki",
+                "limits.cpu": "1250m",
+            },
+        ),
+        (
             pod(container(requests={"example.com/gpu": "3", "hugepages-2Mi": "4Mi"})),
             ONCE | {"requests.example.com/gpu": "3", "hugepages-2Mi": "4194304"},
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +22,14 @@ BLOCK = {"name": "b", **CLAIM}
 PORT = "Invalid value: 65536: must be between 1 and 65535, inclusive"
 NEGATIVE = "Invalid value: -1: must be greater than or equal to 0"
 SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of"
+
+
+def rule(
+    action: str = "Restart", operator: str = "In", values: Sequence[int] = ()
+) -> dict[str, Any]:
+    return {"action": action, "exitCodes": {"operator": operator, "values": [*values]}}
+
+
 NOT_SIDECAR = "Forbidden: may not be set for init containers without restartPolicy=Always"
 
 
@@ -83,11 +92,45 @@ ACCEPTED: list[dict[str, Any]] = [
     {"startupProbe": http(scheme="HTTPS", httpHeaders=[{"name": "X-A-1", "value": "v"}])},
     {"startupProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"grpc": {"port": 1}}},
     {"lifecycle": {"preStop": {"sleep": {"seconds": 0}}, "postStart": {"tcpSocket": {"port": 1}}}},
-    {"lifecycle": {"stopSignal": "SIGUSR1", "preStop": {"sleep": {"seconds": 30}}}},
+    {"lifecycle": {"preStop": {"sleep": {"seconds": 30}}}},
+    {"restartPolicy": "Never", "restartPolicyRules": [rule(values=[42])]},
+    {"restartPolicy": "Never", "restartPolicyRules": [rule("RestartAllContainers")]},
+    {"restartPolicy": "Always", "restartPolicyRules": [rule(operator="NotIn")] * 20},
     {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]},
 ]  # fmt: skip
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"restartPolicyRules": [rule()]},
+        ["restartPolicy: Required value: must specify restartPolicy when restart rules are used"],
+    ),
+    (
+        {"restartPolicy": "Never", "restartPolicyRules": [rule("RestartPod")]},
+        [
+            'restartPolicyRules[0].action: Unsupported value: "RestartPod": supported'
+            ' values: "Restart"'
+        ],
+    ),
+    (
+        {"restartPolicy": "Never", "restartPolicyRules": [rule(operator="Is")]},
+        ['restartPolicyRules[0].exitCodes.operator: Unsupported value: "Is"'],
+    ),
+    (
+        {"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart"}]},
+        ["restartPolicyRules[0].exitCodes: Required value: must be specified"],
+    ),
+    (
+        {"restartPolicy": "Never", "restartPolicyRules": [rule()] * 21},
+        ["restartPolicyRules: Too many: 21: must have at most 20 items"],
+    ),
+    (
+        {"restartPolicy": "Never", "restartPolicyRules": [rule(values=[0] * 256)]},
+        ["restartPolicyRules[0].exitCodes.values: Too many: 256"],
+    ),
+    (
+        {"lifecycle": {"stopSignal": "SIGUSR1"}},
+        ["lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os."],
+    ),
     ({"name": ""}, ["name: Required value"]),
     ({"name": "A_b"}, ['name: Invalid value: "A_b": a lowercase RFC 1123 label']),
     ({"name": "a" * 64}, [f'name: Invalid value: "{"a" * 64}": must be no more than 63']),
@@ -278,25 +321,11 @@ def test_nothing_is_mounted_over_something_else() -> None:
     assert_refused(texts, f'{AT}.volumeMounts[2].mountPath: Invalid value: "/a": must be unique')
 
 
-@pytest.mark.parametrize(
-    ("device", "found"),
-    [
-        ({}, []),
-        ({"name": "v"}, ['name: Invalid value: "v": can only use volume source type']),
-        ({"name": "x"}, ['name: Not found: "x"']),
-        ({"devicePath": ""}, ["devicePath: Required value"]),
-        ({"devicePath": "/a/../b"}, ['devicePath: Invalid value: "/a/../b": can not contain']),
-        ({"devicePath": "/m"}, ['devicePath: Invalid value: "/m": must not already exist']),
-    ],
-)
-def test_block_devices_are_claims(device: dict[str, Any], found: list[str]) -> None:
-    fields = {
-        "volumeDevices": [{"name": "b", "devicePath": "/dev/b", **device}],
-        "volumeMounts": [{"name": "m", "mountPath": "/m"}],
-    }
-    volumes = [BLOCK, {"name": "v", "emptyDir": {}}, {"name": "m", "emptyDir": {}}]
-    texts = refusals({**container(**fields), "volumes": volumes})
-    assert_refused(texts, *found, below=f"{AT}.volumeDevices[0]")
+def test_block_devices_are_refused_by_their_name() -> None:
+    fields = {"volumeDevices": [{"name": "b", "devicePath": "/dev/b"}]}
+    claim, *texts = refusals({**container(**fields), "volumes": [BLOCK]})
+    assert claim.startswith("spec.volumes[0].persistentVolumeClaim: Forbidden: not offered here")
+    assert_refused(texts, f"{AT}.volumeDevices: Forbidden: agents give containers no block devices")
 
 
 @pytest.mark.parametrize(
@@ -305,6 +334,18 @@ def test_block_devices_are_claims(device: dict[str, Any], found: list[str]) -> N
         (init(), []),
         (init(restartPolicy="Always", livenessProbe=EXEC, lifecycle={"preStop": EXEC}), []),
         (init(restartPolicy="OnFailure"), []),
+        (
+            init(restartPolicy="Always", restartPolicyRules=[rule()]),
+            [
+                "initContainers[0].restartPolicyRules: Forbidden: restartPolicyRules are not "
+                "allowed for init containers with restart policy Always"
+            ],
+        ),
+        ({**container(lifecycle={"stopSignal": "SIGRTMIN+3"}), "os": {"name": "linux"}}, []),
+        (
+            {**container(lifecycle={"stopSignal": "USR1"}), "os": {"name": "linux"}},
+            ['containers[0].lifecycle.stopSignal: Unsupported value: "USR1"'],
+        ),
         (init(restartPolicy="x"), ['initContainers[0].restartPolicy: Unsupported value: "x"']),
         *(
             (init(**{name: {}}), [f"initContainers[0].{name}: {NOT_SIDECAR}"])

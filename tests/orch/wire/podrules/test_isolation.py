@@ -8,7 +8,8 @@ import pytest
 
 from orch.wire.podrules import isolation, updates, validation
 from orch.wire.records.fields import fields_beyond, shapes_of
-from orch.wire.records.pods import PodSecurityContext, PodSpec, SecurityContext
+from orch.wire.records.isolation import PodSecurityContext, SecurityContext
+from orch.wire.records.pods import PodSpec
 
 # A value of each field of a security context that agents apply, or that changes nothing; the fields
 # that are refused whatever they say; and values that are refused of the first.
@@ -24,9 +25,9 @@ HONOURED_OF_PODS: dict[str, Any] = {
     "appArmorProfile": {"type": "Localhost", "localhostProfile": "loaded"},
     "sysctls": [{"name": "net.ipv4.ip_forward", "value": "1"}],
     "seLinuxChangePolicy": "MountOption",
-}
-REFUSED_OF_PODS: dict[str, Any] = {
     "seLinuxOptions": {"level": "s0:c1,c2"},
+}
+OF_WINDOWS_PODS: dict[str, Any] = {
     "windowsOptions": {"hostProcess": True},
 }
 HONOURED: dict[str, Any] = {
@@ -40,9 +41,9 @@ HONOURED: dict[str, Any] = {
     "seccompProfile": {"type": "RuntimeDefault"},
     "appArmorProfile": {"type": "RuntimeDefault"},
     "procMount": "Default",
+    "seLinuxOptions": {"type": "t", "user": "u", "role": "r"},
 }
-REFUSED: dict[str, Any] = {
-    "seLinuxOptions": {"type": "t"},
+OF_WINDOWS: dict[str, Any] = {
     "windowsOptions": {"runAsUserName": "u"},
 }
 HONOURED_BY_SPEC: dict[str, Any] = {
@@ -51,7 +52,7 @@ HONOURED_BY_SPEC: dict[str, Any] = {
     "hostIPC": True,
     "shareProcessNamespace": True,
     "runtimeClassName": "gvisor",
-    "hostUsers": True,
+    "hostUsers": False,
 }
 
 OF_POD, OF_CONTAINER = "spec.securityContext", "spec.containers[0].securityContext"
@@ -65,7 +66,9 @@ VALUES: list[tuple[str, dict[str, Any], str, str]] = [
     (OF_POD, {"seccompProfile": {}}, "seccompProfile.type", "type is required when seccompProfile"),
     (OF_POD, {"seccompProfile": {"type": "x"}}, "seccompProfile.type", "Unsupported value"),
     (OF_POD, {"sysctls": [{"name": "a", "value": "b", "x": 1}]}, "sysctls[0].x", "no such field"),
-    (OF_CONTAINER, {"procMount": "Unmasked"}, "procMount", "needs hostUsers: false"),
+    (OF_CONTAINER, {"procMount": "Unmasked"}, "procMount", "`hostUsers` must be false"),
+    (OF_CONTAINER, {"procMount": "All"}, "procMount", "Unsupported value"),
+    (OF_CONTAINER, {"seLinuxOptions": {"lvl": "s0"}}, "seLinuxOptions.lvl", "no such field"),
     (OF_CONTAINER, {"runAsGroup": 2**40}, "runAsGroup", "must be between 0"),
     (OF_CONTAINER, {"fsGroup": 5}, "fsGroup", "there is no such field"),
     (OF_CONTAINER, {"capabilities": {"Drop": ["ALL"]}}, "capabilities.Drop", "no such field"),
@@ -119,9 +122,9 @@ VALUES: list[tuple[str, dict[str, Any], str, str]] = [
     ),
 ]
 SPECS: list[tuple[dict[str, Any], str, str]] = [
-    ({"hostUsers": False}, "spec.hostUsers", "cannot give a pod a user namespace"),
-    ({"hostUsers": "false"}, "spec.hostUsers", "cannot give a pod a user namespace"),
-    ({"resources": {"limits": {"cpu": "1"}}}, "spec.resources", "bound each of its containers"),
+    ({"hostUsers": False, "hostIPC": True}, "spec.hostIPC", "when `hostUsers` is false"),
+    ({"hostUsers": False, "hostPID": True}, "spec.hostPID", "when `hostUsers` is false"),
+    ({"hostUsers": False, "hostNetwork": True}, "spec.hostNetwork", "when `hostUsers` is false"),
     ({"runtimeClassName": "../x"}, "spec.runtimeClassName", "RFC 1123 subdomain"),
     (
         {"shareProcessNamespace": True, "hostPID": True},
@@ -174,8 +177,8 @@ def causes(of_pod: Any = None, of_container: Any = None, **spec: Any) -> list[tu
 @pytest.mark.parametrize(
     ("model", "honoured", "refused"),
     [
-        (PodSecurityContext, HONOURED_OF_PODS, REFUSED_OF_PODS),
-        (SecurityContext, HONOURED, REFUSED),
+        (PodSecurityContext, HONOURED_OF_PODS, OF_WINDOWS_PODS),
+        (SecurityContext, HONOURED, OF_WINDOWS),
     ],
 )
 def test_the_tables_have_every_field_of_the_reference(
@@ -197,11 +200,15 @@ def test_fields_that_are_honoured_pass() -> None:
         assert causes(**{name: value}) == [], name
 
 
-def test_fields_that_are_not_are_refused_by_their_paths() -> None:
-    for name, value in REFUSED_OF_PODS.items():
-        assert [path for path, _ in causes({name: value})] == [f"{OF_POD}.{name}"]
-    for name, value in REFUSED.items():
-        assert [path for path, _ in causes(None, {name: value})] == [f"{OF_CONTAINER}.{name}"]
+def test_fields_of_other_systems_are_refused_where_a_pod_says_that_it_is_for_linux() -> None:
+    linux, refusal = {"os": {"name": "linux"}}, "windows options cannot be set for a linux pod"
+    for name, value in OF_WINDOWS_PODS.items():
+        assert causes({name: value}) == []
+        assert causes({name: value}, **linux) == [(f"{OF_POD}.{name}", f"Forbidden: {refusal}")]
+    for name, value in OF_WINDOWS.items():
+        assert causes(None, {name: value}) == []
+        [(path, text)] = causes(None, {name: value}, **linux)
+        assert (path, text) == (f"{OF_CONTAINER}.{name}", f"Forbidden: {refusal}")
 
 
 @pytest.mark.parametrize(("place", "context", "field", "text"), VALUES)

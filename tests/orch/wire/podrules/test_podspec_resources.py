@@ -82,3 +82,13 @@ def test_amounts_are_counted_as_the_caller_wants() -> None:
     asking = pod(container(limits=BOTH), container(requests={"memory": "1"}))
     assert podspec.requested(asking, "memory", quantity.to_bytes) == 2**30 + 1
     assert podspec.requested(asking, "ephemeral-storage") == 0
+
+
+def test_the_overhead_of_a_runtime_class_adds_to_requests_and_to_limits_that_there_are() -> None:
+    limited = pod(container(limits={"cpu": "1"}, requests={"cpu": "500m"}))
+    limited.spec.overhead = {"cpu": "250m", "memory": "64Mi"}
+    assert podspec.requested(limited, "cpu") == 750
+    assert podspec.limited(limited, "cpu") == 1250
+    assert podspec.requested(limited, "memory", quantity.to_bytes) == 64 * 2**20
+    assert podspec.limited(limited, "memory", quantity.to_bytes) is None
+    assert podspec.qos_class(limited) == "Burstable"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orch.wire.podrules.references import api_references, volume_references
+from tests.orch.wire.podrules import podtable
 
 CONTAINER, VOLUME = "spec.containers[0]", "spec.volumes[0]"
 
@@ -86,3 +87,28 @@ def test_every_way_to_refer_is_found_with_its_place(
 def test_a_reference_knows_who_has_it() -> None:
     spec = of_variable(secretKeyRef={"name": "s"}) | of_volume(secret={"secretName": "s"})
     assert [one.holder for one in api_references(spec)] == ["container c", "volume v"]
+
+
+ENV_FILE = {"volumeName": "v", "path": "a/env", "key": "K"}
+FILE_KEYS: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"optional": True, "path": "..a/env"}, ["path: Invalid value"]),
+    ({"volumeName": "", "path": "", "key": ""}, ["volumeName: Required", "path: Req", "key: Req"]),
+    ({"volumeName": "other"}, ["volumeName: Not found"]),
+    ({"volumeName": "d"}, ['volumeName: Invalid value: "d": must be the name of an emptyDir']),
+    ({"path": "/env"}, ["path: Invalid value"]),
+    ({"path": "a/../env"}, ["path: Invalid value"]),
+    ({"key": "a=b"}, ["key: Invalid value"]),
+    ({"key": "k" * 129}, ["key: Too long"]),
+]
+
+
+@pytest.mark.parametrize(("change", "refused"), FILE_KEYS)
+def test_a_file_of_variables_lies_in_an_empty_dir(
+    change: dict[str, Any], refused: list[str]
+) -> None:
+    source = {"fileKeyRef": {**ENV_FILE, **change}}
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "d", "downwardAPI": {}}]
+    asked = podtable.container(env=[{"name": "A", "valueFrom": source}]) | {"volumes": volumes}
+    below = "spec.containers[0].env[0].valueFrom.fileKeyRef"
+    podtable.assert_refused(podtable.refusals(asked), *refused, below=below)

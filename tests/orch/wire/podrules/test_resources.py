@@ -56,18 +56,12 @@ def test_amounts_fit_their_resource_and_one_another(
 @pytest.mark.parametrize(
     ("claims", "found"),
     [
-        ([{"name": "c"}], []),
-        ([{"name": "c", "request": "a"}, {"name": "c", "request": "b"}], []),
+        ([{"name": "c"}], ['[0]: Not found: "c"']),
         ([{"name": ""}], ["[0]: Required value"]),
-        ([{"name": "d"}], ['[0]: Not found: "d"']),
-        ([{"name": "c"}, {"name": "c"}], ['[1]: Duplicate value: "c"']),
     ],
 )
-def test_claims_of_a_container_are_those_of_its_pod(
+def test_a_container_s_claims_are_refused_since_pods_have_none(
     claims: list[dict[str, str]], found: list[str]
 ) -> None:
-    document = {
-        **container(resources={"claims": claims}),
-        "resourceClaims": [{"name": "c", "resourceClaimName": "x"}],
-    }
+    document = container(resources={"claims": claims})
     assert_refused(refusals(document), *(f"{AT}.resources.claims{text}" for text in found))

@@ -21,7 +21,6 @@ from tests.orch.wire.podrules.podtable import (
 SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of"
 NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 DEADLINE = "must be between 1 and 2147483647, inclusive"
-CLAIM = {"name": "c", "resourceClaimName": "x"}
 
 
 def dns(**fields: Any) -> dict[str, Any]:
@@ -42,7 +41,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a.b", "c"]}]},
     {"readinessGates": [{"conditionType": "example.com/ready"}]},
     {"overhead": {"cpu": "1m", "memory": "1Mi"}},
-    {"resourceClaims": [CLAIM, {"name": "d", "resourceClaimTemplateName": "y"}]},
+    {"hostnameOverride": "any.name.example"},
 ]
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     (
@@ -98,15 +97,16 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"readinessGates": [{}]}, 2 * ['readinessGates[0].conditionType: Invalid value: ""']),
     ({"overhead": {"cpu": "-1"}}, ['overhead.limits[cpu]: Invalid value: "-1": must be greater']),
-    ({"resourceClaims": [{"name": "c"}]}, ["resourceClaims[0]: Invalid value"]),
+    ({"resourceClaims": [{"name": "c"}]}, ["resourceClaims: Forbidden: agents allocate no"]),
+    ({"hostnameOverride": "A_b"}, ['hostnameOverride: Invalid value: "A_b"']),
+    ({"hostnameOverride": "a" * 65}, ["hostnameOverride: Too long: may not be more than 64"]),
     (
-        {"resourceClaims": [{**CLAIM, "resourceClaimTemplateName": "y"}]},
-        ["resourceClaims[0]: Invalid value"],
+        {"hostnameOverride": "a", "setHostnameAsFQDN": True},
+        ["hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true"],
     ),
-    ({"resourceClaims": [CLAIM, CLAIM]}, ['resourceClaims[1].name: Duplicate value: "c"']),
     (
-        {"resourceClaims": [{**CLAIM, "resourceClaimName": "A"}]},
-        ['resourceClaims[0].resourceClaimName: Invalid value: "A"'],
+        {"hostnameOverride": "a", "hostNetwork": True},
+        ["hostnameOverride: Forbidden: may not be specified when hostNetwork is true"],
     ),
     ({"containers": []}, ["containers: Required value"]),
 ]

@@ -50,18 +50,51 @@ ACCEPTED: list[dict[str, Any]] = [
     projected({"downwardAPI": {"items": [{"path": "p", "fieldRef": NAME}]}}, defaultMode=0o600),
     token(expirationSeconds=600),
     token(),
-    projected({"clusterTrustBundle": {"name": "b", "path": "p"}}),
     {"image": {"reference": "i", "pullPolicy": "Always"}},
     {"image": {"reference": "i"}},
-    {"nfs": {"server": "s", "path": "/p"}},
+    {"emptyDir": {"medium": "HugePages-2Mi"}},
+    {"nfs": {"server": "s", "path": "/p", "readOnly": True}},
+]
+
+# Of the reference's kinds, those that no agent here mounts.
+NOT_OFFERED: list[dict[str, Any]] = [
     {"persistentVolumeClaim": {"claimName": "c"}},
+    {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
     {"csi": {"driver": "d.example.com"}},
+    {"awsElasticBlockStore": {"volumeID": "v"}},
+    {"azureDisk": {"diskName": "d", "diskURI": "u"}},
+    {"azureFile": {"secretName": "s", "shareName": "n"}},
+    {"cephfs": {"monitors": ["m"]}},
+    {"cinder": {"volumeID": "v"}},
+    {"fc": {"wwids": ["w"]}},
+    {"flexVolume": {"driver": "d"}},
+    {"flocker": {"datasetName": "d"}},
+    {"gcePersistentDisk": {"pdName": "p"}},
+    {"gitRepo": {"repository": "r"}},
+    {"glusterfs": {"endpoints": "e", "path": "p"}},
+    {"iscsi": {"targetPortal": "t", "iqn": "q"}},
+    {"photonPersistentDisk": {"pdID": "p"}},
+    {"portworxVolume": {"volumeID": "v"}},
+    {"quobyte": {"registry": "r", "volume": "v"}},
+    {"rbd": {"monitors": ["m"], "image": "i"}},
+    {"scaleIO": {"gateway": "g", "system": "s", "volumeName": "v"}},
+    {"storageos": {"volumeName": "v"}},
+    {"vsphereVolume": {"volumePath": "p"}},
 ]
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"name": "", "emptyDir": {}}, ["name: Required value"]),
     ({"name": "a.b", "emptyDir": {}}, ['name: Invalid value: "a.b": a lowercase RFC 1123 label']),
     ({"name": "a" * 64, "emptyDir": {}}, [f'name: Invalid value: "{"a" * 64}": must be no more']),
+    ({"nfs": {}}, ["nfs.server: Required value", "nfs.path: Required value"]),
+    (
+        {"nfs": {"server": "s", "path": "p"}},
+        ['nfs.path: Invalid value: "p": must be an absolute path'],
+    ),
+    (
+        {"nfs": {"server": "s" * 254, "path": "/" + "p" * 1024}},
+        ["nfs.server: Too long", "nfs.path: Too long"],
+    ),
     ({"emptyDir": {"sizeLimit": "-1"}}, ["emptyDir.sizeLimit: Forbidden: SizeLimit field must"]),
     ({"emptyDir": {"sizeLimit": "many"}}, ['emptyDir.sizeLimit: Invalid value: "many"']),
     (
@@ -160,15 +193,12 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     (token(path=""), ["projected.path: Required value"]),
     (token(path="../t"), [f'projected.path: Invalid value: "../t": {UP}']),
     (
-        projected({"clusterTrustBundle": {"path": "p"}}),
-        ["projected.sources[0].clusterTrustBundle: Required value: either name or signerName"],
+        projected({"clusterTrustBundle": {"name": "b", "path": "p"}}),
+        ["projected.sources[0].clusterTrustBundle: Forbidden: is not offered here; put"],
     ),
     (
-        projected({"clusterTrustBundle": {"name": "a", "signerName": "b", "path": ""}}),
-        [
-            "projected.sources[0].clusterTrustBundle.path: Required value",
-            "projected.sources[0].clusterTrustBundle: Invalid value",
-        ],
+        projected({"podCertificate": {"signerName": "s", "keyType": "ED25519"}}),
+        ["projected.sources[0].podCertificate: Forbidden: is not offered here; put"],
     ),
     ({"image": {"reference": ""}}, ["image.reference: Required value"]),
     (
@@ -184,6 +214,15 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize("fields", ACCEPTED)
 def test_what_the_reference_takes_as_a_volume_is_taken(fields: dict[str, Any]) -> None:
     assert refusals(spec(volumes=[{"name": "v", **fields}])) == []
+
+
+@pytest.mark.parametrize("fields", NOT_OFFERED)
+def test_storage_that_no_agent_mounts_is_refused_by_the_name_of_its_kind(
+    fields: dict[str, Any],
+) -> None:
+    (kind,) = fields
+    [text] = refusals(spec(volumes=[{"name": "v", **fields}]))
+    assert text.startswith(f"spec.volumes[0].{kind}: Forbidden: not offered here: ")
 
 
 @pytest.mark.parametrize(("fields", "found"), REFUSED)

@@ -14,7 +14,7 @@ def test_every_kind_is_known_as_a_whole(resource) -> None:  # type: ignore[no-un
 def test_what_is_not_modelled_is_known_by_name() -> None:
     beyond = fields.fields_beyond(pods.PodSpec)
     assert beyond is not None
-    assert {"affinity", "overhead"} <= set(beyond)
+    assert {"schedulerName", "schedulingGates"} <= set(beyond)
     assert fields.fields_beyond(core.Taint) == ()
 
 

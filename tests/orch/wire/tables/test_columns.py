@@ -199,6 +199,18 @@ def test_a_quota_is_shown_with_what_is_used_and_may_be() -> None:
     }
 
 
+def test_a_pod_template_is_shown_with_its_containers() -> None:
+    spec = {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]}
+    template = {"metadata": {"labels": {"b": "2", "a": "1"}}, "spec": spec}
+    assert _shown("PodTemplate", {"template": template}) == {
+        "Name": "n1",
+        "Containers": "a,b",
+        "Images": "x:1,y:2",
+        "Pod Labels": "a=1,b=2",
+    }
+    assert _shown("PodTemplate", {})["Pod Labels"] == "<none>"
+
+
 def test_a_priority_class_is_shown_with_its_value() -> None:
     record = {"value": 7, "globalDefault": True, "preemptionPolicy": "Never"}
     assert _shown("PriorityClass", record) == {
@@ -208,6 +220,32 @@ def test_a_priority_class_is_shown_with_its_value() -> None:
         "Age": "150m",
         "PreemptionPolicy": "Never",
     }
+
+
+def test_a_runtime_class_is_shown_with_its_handler() -> None:
+    shown = _shown("RuntimeClass", {"handler": "kata"})
+    assert shown == {"Name": "n1", "Handler": "kata", "Age": "150m"}
+
+
+def test_a_request_for_a_certificate_is_shown_with_its_fate() -> None:
+    request = {
+        "spec": {
+            "signerName": "a.io/b",
+            "username": "system:bootstrap:a",
+            "expirationSeconds": 7200,
+        },
+        "status": {"conditions": [{"type": "Approved"}], "certificate": "eA=="},
+    }
+    assert _shown("CertificateSigningRequest", request) == {
+        "Name": "n1",
+        "Age": "150m",
+        "SignerName": "a.io/b",
+        "Requestor": "system:bootstrap:a",
+        "RequestedDuration": "120m",
+        "Condition": "Approved,Issued",
+    }
+    waiting = _shown("CertificateSigningRequest", {"spec": {"signerName": "a.io/b"}})
+    assert (waiting["RequestedDuration"], waiting["Condition"]) == ("<none>", "Pending")
 
 
 def test_other_kinds_show_name_and_age() -> None:

@@ -45,6 +45,14 @@ def test_rows_embed_the_requested_part_of_the_object() -> None:
     }
 
 
+def test_rows_do_not_say_who_set_which_field() -> None:
+    recorded = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "managedFields": [{}]}}
+    rows = table_of("Namespace", [recorded], NOW)["rows"]
+    assert rows == table_of("Namespace", [NAMESPACE], NOW)["rows"]
+    whole = table_of("Namespace", [recorded], NOW, include_object="Object")["rows"]
+    assert whole[0]["object"] == recorded
+
+
 def test_the_list_s_own_metadata_is_carried() -> None:
     metadata = {"resourceVersion": "7", "continue": "x", "remainingItemCount": 3}
     assert table_of("Node", [], NOW, list_metadata=metadata)["metadata"] == metadata

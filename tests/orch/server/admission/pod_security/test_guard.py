@@ -242,6 +242,7 @@ async def test_a_namespace_that_does_not_exist_is_not_found(api: Api) -> None:
     assert (await post(api, pod(bad=True))).status == 404
 
 
+CLASSES = "/apis/node.orch.io/v1/runtimeclasses"
 CONFIGURATION = """
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -317,6 +318,8 @@ async def test_the_exempt_are_not_judged(strict: Api, tmp_path: Path) -> None:
         " will be ignored"
     ]
     assert (await post(strict, pod(bad=True), f"{NAMESPACES}/free/pods")).status == 201
+    vm_class = {"metadata": {"name": "vm"}, "handler": "vm"}
+    assert (await post(strict, vm_class, CLASSES)).status == 201
     vm = pod("vm", bad=True, runtimeClassName="vm")
     assert (await post(strict, vm)).status == 201
     tightened = await label(strict, enforce="restricted")

@@ -1,0 +1,282 @@
+"""Makes this machine a node of a cluster: its files, and how they are undone.
+
+Every step may be repeated: a key that was made is used again, a certificate that is valid is kept,
+and the file that says that this machine has joined is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nodeagent.certificates import enrolment
+from nodeagent.certificates.enrolment import NotGranted, Wanted
+from nodeagent.config.options import CLIENT_FILE, SERVING_FILE
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport, TransportError
+from orch.component import signing_requests
+from orch.component.certificates import validity
+from orch.component.process.atomic_file import replace_file
+from orch.component.process.daemon import SetupError
+from orch.wire import names
+from orch.wire.errors import ApiError
+from orch.wire.records.core import Node
+
+_TIMEOUT_S = 10.0
+_AGAIN = "'orchctl token create --print-join-command' makes another"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the agent's files are."""
+
+    settings: Path  # /etc/nodeagent
+    certificates: Path  # below the root directory
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.settings / "kubeconfig"
+
+    @property
+    def drop_in(self) -> Path:
+        return self.settings / "config.d" / "10-join.conf"
+
+    @property
+    def environment(self) -> Path:
+        """Flags for the service; written last, so it tells that this machine has joined."""
+        return self.settings / "join.env"
+
+    @property
+    def authority(self) -> Path:
+        return self.certificates / "cluster-ca.crt"
+
+    @property
+    def client(self) -> Path:
+        return self.certificates / CLIENT_FILE
+
+    @property
+    def serving(self) -> Path:
+        return self.certificates / SERVING_FILE
+
+    @property
+    def pending_key(self) -> Path:
+        return self.certificates / "nodeagent-client.key.pending"
+
+    def own_files(self) -> tuple[Path, ...]:
+        """All that joining makes, the most telling first."""
+        return (
+            self.environment, self.drop_in, self.kubeconfig, self.client, self.serving,
+            self.pending_key, self.authority,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What this machine joins, and as which node."""
+
+    server: str
+    authority: bytes  # PEM
+    node_name: str
+    node_ip: str = ""
+
+    def anonymous(self) -> ClientConfig:
+        return ClientConfig(self.server, ca_data=self.authority)
+
+    def with_token(self, token: str) -> ClientConfig:
+        return ClientConfig(self.server, ca_data=self.authority, token=token)
+
+    def as_node(self, place: Place) -> ClientConfig:
+        pair = str(place.client)
+        return ClientConfig(self.server, str(place.authority), cert_file=pair, key_file=pair)
+
+
+async def is_member(cluster: Cluster, place: Place, now: datetime) -> bool:
+    """Whether this machine has a certificate that the cluster takes for this node."""
+    try:
+        pem = await asyncio.to_thread(place.client.read_bytes)
+        known = await asyncio.to_thread(place.authority.read_bytes)
+        if known != cluster.authority or validity(pem)[1] <= now:
+            return False
+    except (OSError, ValueError):
+        return False
+    try:
+        await _own_node(cluster.as_node(place), cluster.node_name)
+    except (ApiError, TransportError):
+        return False
+    return True
+
+
+async def enrol(cluster: Cluster, place: Place, token: str, *, timeout_s: float) -> str:
+    """Get the client certificate of the node; returns the name of the request. SetupError says
+    what keeps this machine from it.
+    """
+    key = await asyncio.to_thread(_pending_key, place)
+    transport = Transport(
+        cluster.with_token(token),
+        timeout_s=_TIMEOUT_S,
+        user_agent=f"nodeagent-join/{names.VERSION}",
+    )
+    name = ""
+    try:
+        client = ApiClient(transport)
+        async with asyncio.timeout(timeout_s):
+            name = await enrolment.ask(client, Wanted(cluster.node_name), key)
+            pem = await enrolment.wait(client, name, key)
+    except TimeoutError:
+        raise SetupError(_not_issued(name, timeout_s)) from None
+    except NotGranted as error:
+        await asyncio.to_thread(place.pending_key.unlink, missing_ok=True)
+        raise SetupError(f"the cluster gives this machine no certificate: {error}") from error
+    except ApiError as error:
+        if error.code == 401:
+            raise SetupError(
+                f"{cluster.server} does not take the token: it is wrong, or its time is over;"
+                f" {_AGAIN}"
+            ) from error
+        raise SetupError(f"{cluster.server} refuses the request: {error}") from error
+    except TransportError as error:
+        raise SetupError(str(error)) from error
+    finally:
+        await transport.close()
+    await asyncio.to_thread(_keep, cluster, place, pem, key)
+    return name
+
+
+def _not_issued(name: str, timeout_s: float) -> str:
+    if not name:
+        return (
+            f"no certificate came within {timeout_s:g} s: the API server did not answer the request"
+            " for one; run this again once it does"
+        )
+    return (
+        f"no certificate came within {timeout_s:g} s: 'orchctl get csr {name}' shows what it waits"
+        f" for. If it is Pending, 'orchctl certificate approve {name}' grants it; if Approved,"
+        " no orch-controller-manager runs with --cluster-signing-cert-file. Then run this again"
+    )
+
+
+def _pending_key(place: Place) -> bytes:
+    """The key of a request that was interrupted, or a new one."""
+    place.certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        key = place.pending_key.read_bytes()
+        signing_requests.fingerprint(key)
+        return key
+    key = signing_requests.make_key()
+    replace_file(place.pending_key, key, durable=True)
+    return key
+
+
+def _keep(cluster: Cluster, place: Place, pem: bytes, key: bytes) -> None:
+    replace_file(place.authority, cluster.authority, mode=0o644, durable=True)
+    replace_file(place.client, pem + key, durable=True)
+    place.pending_key.unlink(missing_ok=True)
+
+
+def write_settings(cluster: Cluster, place: Place) -> None:
+    """The kubeconfig, the drop-in of the configuration, and the flags of the service."""
+    place.drop_in.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_kubeconfig(str(place.kubeconfig), cluster.as_node(place), name="node")
+    replace_file(
+        place.drop_in,
+        (
+            "# Written by 'nodeagent join', removed by 'nodeagent leave'.\n"
+            f"apiVersion: {names.AGENT_CONFIG_API_VERSION}\n"
+            f"kind: {names.AGENT_CONFIG_KIND}\n"
+            "rotateCertificates: true\n"
+            "serverTLSBootstrap: true\n"
+            "authentication:\n"
+            f"  x509: {{clientCAFile: {json.dumps(str(place.authority))}}}\n"
+        ).encode(),
+    )
+    flags = f"--kubeconfig={place.kubeconfig} --hostname-override={cluster.node_name}"
+    if cluster.node_ip:
+        flags += f" --node-ip={cluster.node_ip}"
+    text = f"# Written by 'nodeagent join', removed by 'nodeagent leave'.\nJOIN_ARGS=\"{flags}\"\n"
+    replace_file(place.environment, text.encode())
+
+
+async def until_serving(place: Place, *, timeout_s: float) -> bool:
+    """Wait until the agent has a certificate of the cluster to serve with; whether it has."""
+    has_one = False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while not has_one:
+                has_one = await asyncio.to_thread(place.serving.exists)
+                await asyncio.sleep(0 if has_one else enrolment.POLL_S)
+    return has_one
+
+
+async def until_ready(cluster: Cluster, place: Place, *, timeout_s: float) -> str:
+    """Wait until the node is Ready; returns "" then, else why it is not."""
+    why = "the agent has not registered it"
+    transport = Transport(cluster.as_node(place), timeout_s=_TIMEOUT_S)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while why:
+                why = await _unready(ApiClient(transport), cluster.node_name)
+                await asyncio.sleep(enrolment.POLL_S if why else 0)
+    except TimeoutError:
+        pass
+    finally:
+        await transport.close()
+    return why
+
+
+async def _unready(client: ApiClient, name: str) -> str:
+    try:
+        node = await client.find(Node, name)
+    except (ApiError, TransportError) as error:
+        return str(error)
+    ready = [c for c in (node.status.conditions or ()) if c.type == "Ready"] if node else []
+    if not ready:
+        return "the agent has not registered it"
+    if ready[0].status == "True":
+        return ""
+    return ready[0].message or ready[0].reason or f"Ready is {ready[0].status}"
+
+
+async def cordon(config: ClientConfig, node_name: str) -> str:
+    """Delete the node, or cordon it where the rights do not suffice: what was done. ApiError,
+    TransportError.
+    """
+    transport = Transport(config, timeout_s=_TIMEOUT_S)
+    client = ApiClient(transport)
+    try:
+        try:
+            await client.delete(Node, node_name)
+            return "is deleted"
+        except ApiError as error:
+            if error.code != 403:
+                raise
+        await client.patch(Node, node_name, {"spec": {"unschedulable": True}})
+        return f"is cordoned; an administrator removes it: orchctl delete node {node_name}"
+    except ApiError as error:
+        if error.code == 404:
+            return "is not known to the cluster"
+        raise
+    finally:
+        await transport.close()
+
+
+async def _own_node(config: ClientConfig, name: str) -> None:
+    transport = Transport(config, timeout_s=_TIMEOUT_S)
+    try:
+        await ApiClient(transport).find(Node, name)
+    finally:
+        await transport.close()
+
+
+def remove_files(place: Place) -> list[Path]:
+    """Remove what joining made; returns what was there. Only regular files go."""
+    gone = []
+    for path in place.own_files():
+        if path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+            gone.append(path)
+    return gone

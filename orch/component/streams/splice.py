@@ -1,0 +1,155 @@
+"""Two connections joined: what one sends the other gets, in order, with little kept in between.
+
+A side that does not take what it is sent stops the other side's reading, so both buffers stay at
+what the transports hold. When a side ends, the other still gets what is on its way, and is then
+closed. Knows bytes only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orch.component.process.loops import Backoff
+
+LINGER_S = 300.0  # for what is on its way when the other side has ended
+_LOOK_S, _LAST_LOOK_S = 0.01, 1.0  # at whether it has arrived: ever less often
+HELD_BYTES = 64 * 1024  # about, by the side that its client does not see
+
+
+@dataclass(slots=True)
+class _Side:
+    """What a splice knows of one of its two connections."""
+
+    transport: asyncio.Transport
+    is_half_closed: bool = False  # it has sent its last
+    is_lost: bool = False
+    is_full: bool = False  # it does not take what it is sent
+
+
+class End(asyncio.Protocol):
+    """The protocol of one side's transport."""
+
+    def __init__(self, splice: Splice, number: int) -> None:
+        self._splice = splice
+        self._number = number
+
+    def data_received(self, data: bytes) -> None:
+        self._splice.received(self._number, data)
+
+    def eof_received(self) -> bool:
+        return self._splice.side_ended(self._number)
+
+    def pause_writing(self) -> None:
+        self._splice.side_is_full(self._number, full=True)
+
+    def resume_writing(self) -> None:
+        self._splice.side_is_full(self._number, full=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._splice.side_lost(self._number)
+
+
+CLIENT, UPSTREAM = 0, 1
+
+
+class Splice:
+    """`ends` are to become the protocols of the two transports, client and upstream.
+
+    `run` returns when both are closed. It is cut when nothing was sent for `idle_s` seconds, unless
+    that is 0.
+    """
+
+    def __init__(
+        self, client: asyncio.Transport, upstream: asyncio.Transport, *, idle_s: float
+    ) -> None:
+        self.ends = End(self, CLIENT), End(self, UPSTREAM)
+        self.why = ""  # it ended, for the log
+        self._sides = _Side(client), _Side(upstream)
+        self._idle_s = idle_s
+        self._loop = asyncio.get_running_loop()
+        self._used_s = self._loop.time()
+        self._timer = self._loop.call_later(idle_s, self._look_for_use) if idle_s else None
+        self._over = asyncio.Event()
+
+    async def run(self, *, unsent_bytes: Callable[[], int]) -> None:
+        """Carry until a side has ended; `unsent_bytes` tells what still waits for the client."""
+        try:
+            await self._over.wait()
+            await self._deliver(unsent_bytes)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for side in self._sides:
+                side.transport.close()
+
+    async def _deliver(self, unsent_bytes: Callable[[], int]) -> None:
+        """Wait until both sides have what is on its way to them."""
+        client, upstream = self._sides
+        until_s = self._loop.time() + LINGER_S
+        looks = Backoff(_LOOK_S, 1.5, _LAST_LOOK_S)
+        while self._loop.time() < until_s:
+            waits = not client.is_lost and unsent_bytes() > 0
+            waits |= not upstream.is_lost and upstream.transport.get_write_buffer_size() > 0
+            if not waits:
+                return
+            await asyncio.sleep(looks.next())
+        for side in self._sides:
+            side.transport.abort()
+
+    def resume(self) -> None:
+        """Begin to read the upstream."""
+        if not self._sides[CLIENT].is_full:
+            _set_reading(self._sides[UPSTREAM], paused=False)
+
+    def cut(self, why: str) -> None:
+        """End it: both sides get what is on its way to them, and are closed."""
+        self.why = self.why or why
+        self._over.set()
+
+    def received(self, number: int, data: bytes) -> None:
+        other = self._sides[1 - number]
+        if self._over.is_set() or other.is_lost or other.transport.is_closing():
+            return
+        self._used_s = self._loop.time()
+        other.transport.write(data)
+
+    def side_ended(self, number: int) -> bool:
+        """It sends no more; True: it may still be sent to."""
+        side, other = self._sides[number], self._sides[1 - number]
+        side.is_half_closed = True
+        halves = side.transport.can_write_eof() and other.transport.can_write_eof()
+        if other.is_half_closed or not halves:
+            self.cut(f"{_NAMES[number]} ended it")
+        else:
+            other.transport.write_eof()
+        return side.transport.can_write_eof()
+
+    def side_lost(self, number: int) -> None:
+        self._sides[number].is_lost = True
+        self.cut(f"{_NAMES[number]} ended it")
+
+    def side_is_full(self, number: int, *, full: bool) -> None:
+        """Stop or go on reading from the other."""
+        self._sides[number].is_full = full
+        _set_reading(self._sides[1 - number], paused=full)
+
+    def _look_for_use(self) -> None:
+        due_s = self._used_s + self._idle_s
+        if due_s <= self._loop.time():
+            self.cut(f"nothing was sent for {self._idle_s:g} s")
+        else:
+            self._timer = self._loop.call_at(due_s, self._look_for_use)
+
+
+_NAMES = ("the client", "the server behind")
+
+
+def _set_reading(side: _Side, *, paused: bool) -> None:
+    if side.is_lost or side.transport.is_closing():
+        return
+    if paused:
+        side.transport.pause_reading()
+    else:
+        side.transport.resume_reading()

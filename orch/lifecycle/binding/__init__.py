@@ -1,0 +1,3 @@
+"""Pods without a node get one: `placement` says where a pod fits, `waiting` whose turn it is (both
+without I/O), `binder` looks, binds and tells.
+"""

@@ -1,0 +1,73 @@
+"""The packages' units with keys that somebody else made, on a bare Debian system."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.conftest import or_skip
+from tests.systemd.page import SYSTEMS
+from tools.testbed.booted import BootedMachine, booted
+from tools.testbed.debian import SUITES, ensure
+
+pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(600)]
+
+KEYS = "/etc/orch-apiserver"
+SERVER, CONTROLLER = "orch-apiserver.service", "orch-controller-manager.service"
+KEPT_ELSEWHERE = ("ca.key", "nodeagent-ca.key", "bootstrap-token")
+
+
+@pytest.fixture(scope="module")
+def machine(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedMachine]:
+    root = or_skip(lambda: ensure(SYSTEMS, SUITES[0]))
+    scratch = tmp_path_factory.mktemp("machine")
+    with booted(root, scratch, [(packages, "/packages")]) as running:
+        running.check("sh", "-c", "apt-get install -y /packages/orch-server_*.deb", timeout_s=300)
+        running.check("ip", "link", "set", "lo", "up")
+        running.check("orch-apiserver", "init", "--host", "127.0.0.1")
+        yield running
+
+
+def says(machine: BootedMachine, unit: str, line: str) -> bool:
+    """Whether the unit's journal has the line, within a while."""
+    end_s = time.monotonic() + 30
+    while line not in machine.journal(unit):
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def start(machine: BootedMachine, *units: str) -> subprocess.CompletedProcess[str]:
+    return machine.run("systemctl", "start", *units, timeout_s=120)
+
+
+def test_the_units_start_without_the_keys_of_the_authority(machine: BootedMachine) -> None:
+    machine.check(
+        "sh", "-c", f"mkdir /root/kept; cd {KEYS}; mv {' '.join(KEPT_ELSEWHERE)} /root/kept"
+    )
+    done = start(machine, SERVER, CONTROLLER)
+    assert done.returncode == 0, (done.stderr, machine.journal(SERVER), machine.journal(CONTROLLER))
+    assert machine.show(SERVER, "ActiveState") == "active"
+    assert machine.show(CONTROLLER, "ActiveState") == "active"
+    line = "issuing no certificates, for there is no ca.key and no nodeagent-ca.key: put it where"
+    assert says(machine, CONTROLLER, line), machine.journal(CONTROLLER)
+
+
+def test_what_a_unit_cannot_do_without_is_named_in_its_journal(machine: BootedMachine) -> None:
+    machine.check("systemctl", "stop", SERVER, CONTROLLER)
+    for unit, name in (
+        (SERVER, "tls.key"),
+        (SERVER, "nodeagent-client.crt"),
+        (SERVER, "service-account.key"),
+        (CONTROLLER, "controller-manager.kubeconfig"),
+    ):
+        machine.check("mv", f"{KEYS}/{name}", "/root/kept")
+        start(machine, unit)
+        assert machine.show(unit, "ActiveState") == "inactive"
+        assert says(machine, unit, f"unmet condition check (ConditionPathExists={KEYS}/{name})")
+        machine.check("mv", f"/root/kept/{name}", KEYS)

@@ -1,0 +1,195 @@
+"""The Debian packages on bare Debian systems with systemd as process 1: from installing to purging.
+
+Building the systems takes minutes; where they are is kept (TEST_DEBIAN_BASE). They have no network:
+what the packages need lies in apt's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from orch.wire.names import VERSION
+from tests.systemd.conftest import LATER_VERSION as LATER
+from tests.systemd.conftest import or_skip
+from tests.systemd.page import PAGE, SYSTEMS, blocks
+from tools.testbed.booted import BootedMachine, booted
+from tools.testbed.debian import SUITES, ensure
+
+pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(2400)]
+
+OURS = VERSION[1:]
+AGENT = "nodeagent.service"
+DROP_IN = "/etc/nodeagent/config.d/mistake.conf"
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+LEFT_BEHIND = (
+    "/etc/nodeagent", "/var/lib/nodeagent", "/usr/lib/nodeagent", "/run/nodeagent.lock",
+    "/run/nodeagent-mounts.sock", "/usr/bin/nodeagent",
+    "/etc/systemd/system/multi-user.target.wants/nodeagent.service",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def machine(
+    request: pytest.FixtureRequest, packages: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BootedMachine]:
+    """A bare system of each release, and the packages at /packages."""
+    root = or_skip(lambda: ensure(SYSTEMS, request.param))
+    scratch = tmp_path_factory.mktemp(request.param)
+    with booted(root, scratch, [(packages, "/packages")]) as running:
+        yield running
+
+
+def install(machine: BootedMachine, path: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    words = (
+        "sh",
+        "-c",
+        f"DEBIAN_FRONTEND=noninteractive apt-get install -y {' '.join(flags)} {path}",
+    )
+    return machine.run(*words, timeout_s=600)
+
+
+def installed_version(machine: BootedMachine) -> str:
+    return machine.check("dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Version}", "nodeagent")
+
+
+def test_an_installed_agent_runs_and_may_be_upgraded_rolled_back_and_purged(
+    machine: BootedMachine,
+) -> None:
+    """One walk, since each step begins where the one before ended."""
+    done = install(machine, "/packages/nodeagent_*.deb")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert machine.show(AGENT, "ActiveState") == "active", machine.journal(AGENT)
+    assert machine.check("nodeagent", "--version").split() == ["nodeagent", VERSION]
+    assert installed_version(machine) == f"ii {OURS}"
+    first = machine.show(AGENT, "MainPID")
+
+    machine.write(DROP_IN, f"{HEAD}port: many\n")
+    done = install(machine, "/packages/later/nodeagent_*.deb")
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert f"{DROP_IN}:3: port" in said
+    assert f"version {LATER} would not start with the configuration" in said
+    assert installed_version(machine) == f"ii {OURS}"
+    assert machine.run("dpkg", "--verify", "nodeagent").stdout == ""
+    assert machine.show(AGENT, "MainPID") == first, "the agent was restarted"
+    machine.check("rm", DROP_IN)
+
+    assert install(machine, "/packages/later/nodeagent_*.deb").returncode == 0
+    assert installed_version(machine) == f"ii {LATER}"
+    assert machine.show(AGENT, "ActiveState") == "active"
+    second = machine.show(AGENT, "MainPID")
+    assert second != first
+
+    done = install(machine, "/packages/nodeagent_*.deb", "--allow-downgrades")
+    assert done.returncode == 0, done.stderr
+    assert installed_version(machine) == f"ii {OURS}"
+    assert machine.show(AGENT, "MainPID") != second
+    assert machine.show(AGENT, "ActiveState") == "active"
+
+    machine.write("/etc/nodeagent/config.d/mine.conf", HEAD)
+    machine.check("apt-get", "purge", "-y", "nodeagent", timeout_s=120)
+    assert machine.check("sh", "-c", "find /etc/nodeagent -type f").split() == [
+        "/etc/nodeagent/config.d/mine.conf"
+    ], "what was not the package's is left"
+    machine.check("rm", "-r", "/etc/nodeagent")
+    assert [path for path in LEFT_BEHIND if machine.path(path).exists()] == []
+
+
+def test_the_page_s_commands_set_up_a_host_and_clear_it(machine: BootedMachine) -> None:
+    """Literally, one by one; `doctor` may find what this machine lacks."""
+    lines = blocks("A host of its own")[0].splitlines()
+    assert len(lines) <= 6
+    began_s = time.monotonic()
+    for line in lines:
+        done = machine.run("sh", "-c", f"cd /packages && {line}", timeout_s=600)
+        assert done.returncode == 0 or line.startswith("nodeagent doctor"), (line, done.stderr)
+    assert time.monotonic() - began_s < 300
+    assert "active (running)" in done.stdout
+    machine.check("nodeagent", "image", "list")
+    for line in blocks("Uninstall")[0].splitlines():
+        done = machine.run("sh", "-c", line, timeout_s=120)
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert [path for path in LEFT_BEHIND if machine.path(path).exists()] == []
+    assert not machine.path("/sys/fs/cgroup/orchpods").exists()
+
+
+def test_the_other_packages_install_and_their_programs_run(machine: BootedMachine) -> None:
+    done = install(machine, "/packages/orch-server_*.deb /packages/orchctl_*.deb")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for program in ("orch-apiserver", "orch-controller-manager", "orch-up", "orchctl"):
+        assert VERSION in machine.check(program, "--version")
+    for unit in ("orch-apiserver.service", "orch-controller-manager.service"):
+        assert machine.show(unit, "UnitFileState") == "enabled"
+        assert machine.show(unit, "ActiveState") == "inactive", machine.journal(unit)
+    machine.check("apt-get", "purge", "-y", "orch-server", "orchctl", timeout_s=120)
+    assert not machine.path("/usr/lib/orch-server").exists()
+
+
+NETWORK = (
+    "ip link add lan0 type bridge && ip addr add 10.99.0.1/24 dev lan0 && ip link set lan0 up"
+    " && ip route add default via 10.99.0.254 dev lan0"
+    " && echo 127.0.1.1 $(hostname) >> /etc/hosts && rm -f /etc/resolv.conf"
+)  # as an installer leaves it, but for a name server
+KUBECONFIG = "--kubeconfig=/etc/orch-apiserver/admin.kubeconfig"
+GRAPH_S = 60.0
+
+
+def cpu_pressure(machine: BootedMachine) -> list[float]:
+    """The points of the page's expression for the whole machine, as its graph draws them."""
+    expression = re.search(r"`(rate\(.*?\))`", PAGE.read_text())
+    assert expression is not None
+    now_s = time.time()
+    query = {"query": expression[1], "start": now_s - 120, "end": now_s, "step": 5}
+    url = f"http://127.0.0.1:9090/api/v1/query_range?{urlencode(query)}"
+    fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+    answer = json.loads(machine.check("python3", "-c", fetch, url))
+    found = [one for one in answer["data"]["result"] if one["metric"].get("id") == "/"]
+    return [float(value) for one in found for _, value in one["values"]]
+
+
+def test_the_page_s_commands_lead_from_a_bare_system_to_a_graph_of_its_pressure(
+    machine: BootedMachine,
+) -> None:
+    """Literally, one by one, until the graph has a line: two points."""
+    machine.check("sh", "-c", NETWORK)
+    lines = blocks("A cluster of one machine")[0].splitlines()
+    assert len(lines) <= 6
+    assert not [line for line in lines if "&&" in line or ";" in line], "that is two commands"
+    began_s = time.monotonic()
+    for line in lines:
+        line_began_s = time.monotonic()
+        done = machine.run("bash", "-c", f"cd /packages && {line}", timeout_s=300)
+        assert done.returncode == 0, (line, done.stdout, done.stderr, machine.journal(AGENT))
+        took_s = time.monotonic() - line_began_s
+        print(f"{took_s:5.1f} s  {line}")
+        if "init | tail" in line:
+            assert took_s <= 15, (done.stdout, machine.journal(AGENT))
+            assert re.search(r" Ready ", machine.check("orchctl", KUBECONFIG, "get", "nodes"))
+    until_s = time.monotonic() + GRAPH_S
+    while len(points := cpu_pressure(machine)) < 2:
+        assert time.monotonic() < until_s, machine.journal("prometheus.service")
+        time.sleep(1)
+    took_s = time.monotonic() - began_s
+    print(f"{len(lines)} commands, {took_s:.0f} s; waiting for a processor: {points[-1]:.1%}")
+    assert took_s <= 300
+    fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/graph').status)"
+    assert machine.check("python3", "-c", fetch).strip() == "200"
+    assert "SOME/FULL" in machine.check(
+        "orchctl", KUBECONFIG, "node", "top", "--once", "--pressure"
+    )
+
+    machine.check("nodeagent", "leave")
+    assert not machine.path("/etc/nodeagent/kubeconfig").exists()
+    machine.check("nodeagent", "reset", "--yes", timeout_s=120)
+    purged = ("nodeagent", "orch-server", "orchctl")
+    machine.check("apt-get", "purge", "-y", *purged, timeout_s=120)
+    assert not machine.path("/etc/orch-apiserver").exists()
+    assert not machine.path("/etc/nodeagent").exists()
