@@ -79,7 +79,7 @@ async def browser(directory: Path) -> AsyncIterator[Browser]:
     """A browser with an empty profile in `directory`."""
     program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
-        pytest.skip("no Chromium is installed; `tools/setup soak` installs one")
+        pytest.skip("no Chromium is installed; `tools/setup test` installs one")
     process = await asyncio.create_subprocess_exec(
         program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         "--hide-scrollbars", "--remote-debugging-port=0", f"--user-data-dir={directory}",
