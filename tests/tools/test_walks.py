@@ -15,7 +15,7 @@ from tools import walks
 # in another form than it is stored in.
 LIMITS = {  # modules, hops, and a module that shows the walk was recorded to its end
     "sample": (15, 90, "nodeagent.stats.cgroup.reader"),
-    "lease": (31, 54, "orch.server.storage.sqlite"),
+    "lease": (25, 40, "orch.server.storage.sqlite"),
     "pod": (28, 79, "nodeagent.pods.worker.worker"),
 }
 
