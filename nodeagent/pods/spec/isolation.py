@@ -1,4 +1,4 @@
-"""What the agent itself checks of the isolation that a pod asks for, before anything is made; pure.
+"""The agent's own checks of the isolation that a pod asks for, before anything is made; pure.
 
 The API server's rules again (`podrules.isolation`), because pods also come from elsewhere, and what
 only this node can tell: AppArmor, the runtime's handlers, and the user that an image names.

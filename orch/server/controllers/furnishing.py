@@ -1,4 +1,4 @@
-"""What every namespace is given for its pods: the account `default`, and whom its clients trust.
+"""Gives every namespace what its pods need: the account `default`, and whom its clients trust.
 
 Pods that name no service account run as `default`; the ConfigMap `kube-root-ca.crt` has the
 certificates by which they know this server. Both are made again when somebody deletes or changes
