@@ -159,6 +159,11 @@ def test_the_tree_keeps_its_measure() -> None:
     assert of_orchctl <= 6800  # 5600 of the house, `exec`, applying, and the reasons of `node why`
 
 
+def test_a_module_says_what_it_is_and_does_not_open_with_what() -> None:
+    asking = [path.name for path in own_files() if path.read_text().startswith('"""What ')]
+    assert asking == []
+
+
 @pytest.mark.parametrize(
     "program", ["nodeagent", "orch/server", "orch/lifecycle", "orch/ctl", "orch/up"]
 )
