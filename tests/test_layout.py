@@ -45,7 +45,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "nodeagent/metrics/test_pods.py": ("nodeagent.metrics.families",),
     "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
-    "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/devices/test_registration.py": ("nodeagent.pods.devices.plugin",),
     "nodeagent/pods/test_pod_workers.py": ("nodeagent.pods.worker.services",),

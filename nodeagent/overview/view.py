@@ -1,4 +1,4 @@
-"""What the overview page shows, as values; pure."""
+"""The contents of the overview page, as values; pure."""
 
 from __future__ import annotations
 

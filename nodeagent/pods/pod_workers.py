@@ -281,7 +281,7 @@ class PodWorkers:
             if node is None or problem is None:
                 return False
             others = self._unfinished()
-            refusal = admission.unassigned(problem) or self._refusal(pod, node, others)
+            refusal = admission.unassigned(problem) if problem else self._refusal(pod, node, others)
             preempts = refusal and not problem and podspec.is_critical(pod)
             if preempts and self._makes_room(pod, node, others):
                 return False

@@ -1,4 +1,4 @@
-"""What a certificate says of itself, and what a server says of one that it refuses.
+"""The facts in a certificate, and a server's words about one that it refuses.
 
 When a handshake fails, asyncio closes the socket together with what waits to be sent: the alert
 that tells the client why. `ServerEnd` lets that be sent first. cryptography would take 16 MiB.

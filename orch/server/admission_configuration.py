@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from orch.component import yaml_file
+from orch.component.flags.program_flags import read_file
 from orch.component.process.daemon import SetupError
-from orch.component.yaml_file import YamlError
 from orch.server.admission.pod_security import levels
 from orch.server.admission.pod_security.guard import Settings
 from orch.server.admission.pod_security.levels import LATEST, LevelVersion, PodPolicy
@@ -96,33 +95,16 @@ class AdmissionConfiguration(_Record):
     plugins: list[Plugin] = Field([], max_length=1)
 
 
-_R = TypeVar("_R", bound=_Record)
-
-
 def read_settings(path: Path | None) -> Settings:
     """Those of pod security, the defaults without a file; SetupError names what is wrong where."""
     if path is None:
         return Settings()
-    for plugin in _read(path, AdmissionConfiguration).plugins:
+    for plugin in read_file(_FLAG, path, AdmissionConfiguration).plugins:
         if plugin.path and plugin.configuration:
             raise SetupError(f"{_FLAG}: {path}: plugins[0]: give a path or a configuration")
         if plugin.path:
-            return _read(path.parent / plugin.path, PodSecurityConfiguration).settings()
+            file = path.parent / plugin.path
+            return read_file(_FLAG, file, PodSecurityConfiguration).settings()
         if plugin.configuration:
             return plugin.configuration.settings()
     return Settings()
-
-
-def _read(path: Path, record: type[_R]) -> _R:
-    try:
-        document = yaml_file.read_yaml_file(path)
-        return record.model_validate(document.value)
-    except OSError as error:
-        raise SetupError(f"{_FLAG}: cannot read {path}: {error.strerror}") from error
-    except YamlError as error:
-        raise SetupError(f"{_FLAG}: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = document.place(first["loc"])
-        shown = yaml_file.show_path(first["loc"]) or "the file"
-        raise SetupError(f"{_FLAG}: {place}: {shown}: {first['msg']}") from error

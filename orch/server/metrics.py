@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
+from aiohttp import web
 from prometheus_client import Counter, Gauge, Histogram
 
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import MetricPolicy
+from orch.component.http.sliced_response import size_of
 from orch.component.http.slow_clients import SlowClients
 from orch.component.process.log import request_id
 from orch.server.admission.pod_security.guard import Asked
@@ -198,39 +200,40 @@ class AdmissionMetrics:
             ("name", *asked),
             buckets=_ADMISSION_BUCKETS,
         )
+        self._children = cache(self._make_child)
 
     def timed(self, steps: Sequence[Admission]) -> Admission:
         """The steps as one that is timed, and each of them."""
-        return _Timed(self._steps, [_Timed(self._controllers, [step], step) for step in steps])
+        return _Timed(steps, self._children)
+
+    def _make_child(self, step: str, *asked: str) -> Histogram:
+        """That of a step, by its name, or of all together ("")."""
+        labels = (*asked, "validate")
+        return self._controllers.labels(step, *labels) if step else self._steps.labels(*labels)
 
 
-class _Timed:
-    """Steps whose time is observed together; `named` is the only one, if its name is a label."""
-
-    def __init__(
-        self, histogram: Histogram, steps: Sequence[Admission], named: Admission | None = None
-    ) -> None:
-        self._histogram = histogram
-        self._steps = steps
-        self._name = () if named is None else (type(named).__name__,)
+class _Timed(NamedTuple):
+    steps: Sequence[Admission]
+    durations: Callable[[str, str, str], Histogram]
 
     def judges(self, resource: Resource) -> bool:
-        return any(step.judges(resource) for step in self._steps)
+        return any(step.judges(resource) for step in self.steps)
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
-        operation, rejected = "CREATE" if old is None else "UPDATE", "true"
-        began_s = time.perf_counter()
+        asked, name = "CREATE" if old is None else "UPDATE", ""
+        began_s = last_s = time.perf_counter()
         try:
-            for step in self._steps:
+            for step in self.steps:
+                name, last_s = type(step).__name__, time.perf_counter()
                 step.check(target, new, old)
-            rejected = "false"
+                self.durations(name, asked, "false").observe(time.perf_counter() - last_s)
         except Unanswered:
-            rejected = ""  # it will be checked again
+            raise  # it will be checked again
+        except Exception:
+            self.durations(name, asked, "true").observe(time.perf_counter() - last_s)
+            self.durations("", asked, "true").observe(time.perf_counter() - began_s)
             raise
-        finally:
-            if rejected:
-                labels = (*self._name, operation, rejected, "validate")
-                self._histogram.labels(*labels).observe(time.perf_counter() - began_s)
+        self.durations("", asked, "false").observe(time.perf_counter() - began_s)
 
 
 class ServerMetrics:
@@ -338,9 +341,9 @@ class ServerMetrics:
         dry_run: bool,
         code: int,
         seconds: float,
-        size: int | None = None,
+        response: web.StreamResponse | None = None,
     ) -> None:
-        """Count an answered request; `size` is that of its body in bytes, None for a stream."""
+        """Count a request; without a response the client has left."""
         total, duration, sizes = self._children(
             (info.verb, info.group, info.version, info.resource, info.subresource),
             _scope_of(info), code, dry_run, info.is_long_running, self._kinds.changes,
@@ -348,7 +351,7 @@ class ServerMetrics:
         total.inc()
         if duration is not None:
             duration.observe(seconds, {"request_id": request_id.get()})  # leads to the log
-        if sizes is not None and size is not None:
+        if sizes is not None and (size := size_of(response)) is not None:
             sizes.observe(size)
 
     def _make_children(

@@ -18,7 +18,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from orch.component.http import httpd
 from orch.component.http.fast_path import Deadlines
-from orch.component.http.sliced_response import size_of
 from orch.server.asking import Unanswered, answered
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail
@@ -93,7 +92,7 @@ class RequestFilter:
                 dry_run="dryRun" in request.query,
                 code=code,
                 seconds=loop.time() - started_s,
-                size=size_of(response),
+                response=response,
             )
             if self.auditor is not None and audit_trail.TRAIL in request:
                 await request[audit_trail.TRAIL].ended(response)
@@ -103,6 +102,7 @@ class RequestFilter:
     ) -> web.StreamResponse:
         caller: Identity | None = None
         failure: Exception | None = None
+        connection = httpd.connection_of(request)
         began_s = time.perf_counter()
         try:
             caller = httpd.current_peer(request) or await self.authenticate(request)
@@ -110,7 +110,7 @@ class RequestFilter:
             failure = error
         self._count_authentication(caller, failure, began_s)
         trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
-        async with self.flows.seat(httpd.connection_of(request), caller, info) as seat:
+        async with self.flows.seat(connection, caller, info) as seat:
             if caller is None:
                 try:
                     raise failure or unauthorized()
@@ -121,7 +121,7 @@ class RequestFilter:
                 identity = await self._acting(caller, request)
                 if trail is not None:
                     trail.impersonated(identity)
-            if not seat.is_upper:
+            if self.pressure.state and not seat.is_upper:
                 self.pressure.refuse(info)
             try:
                 self._authorize(identity, info, trail)

@@ -32,8 +32,8 @@ from orch.server.authz.authorizer import NodeAuthorizer
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import bootstrap_tokens, event_ttl, namespaces
-from orch.server.controllers.furnishing import Furnishing
 from orch.server.controllers.garbage_collector import GarbageCollector
+from orch.server.controllers.namespace_defaults import NamespaceDefaults
 from orch.server.controllers.quota_usage import QuotaUsage
 from orch.server.controllers.roles import Roles
 from orch.server.customresources import scaling
@@ -102,7 +102,7 @@ class Server:
         self.authorizer = self._authorization.chain
         self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         charging = Charging(self.storage, flags.storage.bounds)
-        self._furnishing = Furnishing(flags.auth.root_ca_file)
+        self._defaults = NamespaceDefaults(flags.auth.root_ca_file)
         self._webhooks = AdmissionWebhooks(
             self.storage,
             AdmissionWebhookMetrics(self._metrics.registry),
@@ -151,7 +151,7 @@ class Server:
         return replace(
             backend,
             kinds=self._kinds,
-            before_creation=self._furnishing.before_creation,
+            before_creation=self._defaults.before_creation,
             charge=charging.charged,
             admission={kind: (timed(own),) for kind, own in backend.admission.items() if own},
             webhooks=self._webhooks,
@@ -205,7 +205,7 @@ class Server:
             self._quotas.loop,
             Periodic(
                 "service accounts",
-                partial(self._furnishing.step, self._backend),
+                partial(self._defaults.step, self._backend),
                 interval_s=namespaces.INTERVAL_S,
             ),
             Periodic(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nodeagent.pods.decide.phase import EVICTED
 from nodeagent.pods.resize.judging import shortage
-from nodeagent.pods.spec import isolation, sysctls
+from nodeagent.pods.spec import isolation
 from nodeagent.pods.spec.env import SpecError
 from orch.wire import names, quantity
 from orch.wire.podrules import fit, podspec
@@ -37,9 +37,9 @@ def none_given(_resource: str) -> bool:
     return False
 
 
-def unassigned(problem: str) -> Refusal | None:
-    """The refusal of a pod whose devices cannot be given; None for no problem."""
-    return Refusal("UnexpectedAdmissionError", f"Pod was rejected: {problem}") if problem else None
+def unassigned(problem: str) -> Refusal:
+    """The refusal of a pod whose devices cannot be given."""
+    return Refusal("UnexpectedAdmissionError", f"Pod was rejected: {problem}")
 
 
 def refusal(
@@ -68,7 +68,8 @@ def refusal(
     )
     if found is None:
         info = node.status.nodeInfo
-        problem = sysctls.sysctl_problem(pod, info.kernelVersion if info else "", unsafe_sysctls)
+        kernel = info.kernelVersion if info else ""
+        problem = isolation.sysctl_problem(pod, kernel, unsafe_sysctls)
         found = Refusal("SysctlForbidden", problem) if problem else None
     return found and Refusal(found.reason, f"Pod was rejected: {found.message}")
 

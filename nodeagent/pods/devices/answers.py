@@ -1,4 +1,4 @@
-"""What plugins say → values, and what is wrong with it; pure.
+"""Answers of device plugins → values, and what is wrong with them; pure.
 
 A plugin is trusted with the devices of its node and with nothing else: counts and lengths have
 bounds, and every path, variable and permission is checked before it reaches the runtime.

@@ -1,4 +1,4 @@
-"""What this node has granted each pod, kept in a file, and the resizes that wait for room.
+"""The sizes that this node has granted each pod, kept in a file, and resizes that wait for room.
 
 The one place that knows what pods desire: `settle` turns desired pods into allocated ones, on the
 way in. However often a pod is resized, it is judged ten times a second at most, by its newest

@@ -1,4 +1,4 @@
-"""What is in force and what is allocated → the step that brings them together; pure.
+"""Sizes in force and sizes allocated → the step that brings them together; pure.
 
 Containers that do not run are left alone: they start with what is allocated. Also the conditions
 and events that tell of resizes, in the reference agent's words.

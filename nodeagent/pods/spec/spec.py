@@ -15,7 +15,7 @@ from typing import Any
 
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.resize.sizes import container_size, definition, pod_size
-from nodeagent.pods.spec import dns, env, isolation, mounts, sysctls
+from nodeagent.pods.spec import dns, env, isolation, mounts
 from nodeagent.pods.spec.dns import NO_DNS, DnsSettings
 from nodeagent.pods.spec.env import Files
 from nodeagent.pods.spec.policy import (
@@ -231,7 +231,7 @@ def _variables(
 
 def recursion_possible(settings: PodSettings) -> bool:
     """Whether mounts below a volume can be made read-only with it."""
-    return sysctls.is_at_least(settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY)
+    return isolation.is_at_least(settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY)
 
 
 def node_memory(settings: PodSettings) -> NodeMemory:

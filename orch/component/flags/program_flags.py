@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
 from orch.component.flags.features import FeatureError, Features
 from orch.component.flags.stability import (
     CURRENT,
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 USAGE = 2  # the exit code
 
 T = TypeVar("T")
+Record = TypeVar("Record", bound=BaseModel)
 
 
 class Parser(argparse.ArgumentParser):
@@ -187,6 +190,24 @@ def _read_manifest(path: Path) -> dict[str, str]:
         log.error("ignoring the manifest of metric labels %s: %s", path, error)
         return {}
     return lists
+
+
+def read_file(flag: str, path: Path, record: type[Record]) -> Record:
+    """The record in the YAML file that a flag names; SetupError names the line and the field."""
+    from orch.component import yaml_file  # most programs have no such file
+
+    try:
+        document = yaml_file.read_yaml_file(path)
+        return record.model_validate(document.value)
+    except OSError as error:
+        raise SetupError(f"{flag}: cannot read {path}: {error.strerror}") from error
+    except yaml_file.YamlError as error:
+        raise SetupError(f"{flag}: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        shown = yaml_file.show_path(first["loc"]) or "the file"
+        place = document.place(first["loc"])
+        raise SetupError(f"{flag}: {place}: {shown}: {first['msg']}") from error
 
 
 def _names(text: str) -> list[str]:

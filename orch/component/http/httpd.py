@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from aiohttp import http_parser, web
+from aiohttp import HttpVersion10, http_parser, web
 
 from orch.component.http import tcp
 from orch.component.http.connection import Connection, limit_tls_buffers
@@ -29,7 +29,6 @@ from orch.component.http.fast_path import take_shortcut
 from orch.component.http.responses import (
     answer_error,
     api_errors,
-    refuse_odd_requests,
     render_status,
     render_text,
     text_errors,
@@ -49,13 +48,27 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @web.middleware
-def _identify(
+def _receive(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> Awaitable[web.StreamResponse]:
-    """Set the request's ID; aiohttp gives each request a context of its own."""
+    """Set the request's ID: aiohttp gives each request a context of its own. Refuse what the parser
+    accepts but no proper client sends: another major version, and chunks in HTTP/1.0, which
+    intermediaries frame differently.
+    """
     given = request.headers.get(HEADER, "")
     request_id.set(given if _PLAIN.fullmatch(given) else f"{random.getrandbits(64):016x}")
+    version = request.version
+    if version.major != 1:
+        return _closing(505, "505 HTTP Version Not Supported\n")
+    if version == HttpVersion10 and "Transfer-Encoding" in request.headers:
+        return _closing(400, "400 Bad Request\n")
     return handler(request)
+
+
+async def _closing(status: int, text: str) -> web.Response:
+    response = render_text(text, status=status)
+    response.force_close()
+    return response
 
 
 __all__ = [
@@ -137,11 +150,11 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
     # A lookup of a missing key costs an exception.
     body = request.get(_BODY) if request.content.at_eof() else None
     if body is None:
-        body = request[_BODY] = await _receive(request, timeout_s)
+        body = request[_BODY] = await _body_of(request, timeout_s)
     return body
 
 
-async def _receive(request: web.Request, timeout_s: float) -> bytes:
+async def _body_of(request: web.Request, timeout_s: float) -> bytes:
     content, limit = request.content, request.client_max_size
     if content.is_eof() and content.total_bytes <= limit:
         # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
@@ -197,7 +210,7 @@ class HttpServer:
         _require_c_parser()
         if not self._app.frozen:  # it is after an earlier start that found the port taken
             self._app.on_response_prepare.append(_complete_headers)
-            self._app.middlewares[:0] = [_identify, refuse_odd_requests]
+            self._app.middlewares.insert(0, _receive)
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import orjson
-from aiohttp import HttpVersion10, web
+from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from orch.wire.errors import ApiError
@@ -65,25 +65,6 @@ def _answering(render: Callable[[ApiError], web.Response]) -> Middleware:
 
 api_errors = _answering(render_status)
 text_errors = _answering(_render_error_text)
-
-
-@web.middleware
-def refuse_odd_requests(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
-    """Refuse what the parser accepts but no proper client sends: another major version, and chunks
-    in HTTP/1.0, which intermediaries frame differently.
-    """
-    version = request.version
-    if version.major != 1:
-        return _closing(505, "505 HTTP Version Not Supported\n")
-    if version == HttpVersion10 and "Transfer-Encoding" in request.headers:
-        return _closing(400, "400 Bad Request\n")
-    return handler(request)
-
-
-async def _closing(status: int, text: str) -> web.Response:
-    response = render_text(text, status=status)
-    response.force_close()
-    return response
 
 
 def answer_error(

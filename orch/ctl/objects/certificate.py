@@ -9,7 +9,7 @@ from typing import Any
 from orch.component.process import clock
 from orch.component.terminal import one_line
 from orch.ctl import api, changes
-from orch.ctl.api import Api
+from orch.ctl.api import Api, segment
 from orch.ctl.command_table import Verb
 from orch.ctl.failures import CommandFailed
 from orch.wire import raw, times
@@ -24,7 +24,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 async def _decide(kind: str, api: Api, args: argparse.Namespace) -> int:
     async def decide(name: str) -> None:
-        path = SIGNING_REQUESTS.path(name=_segment(name))
+        path = SIGNING_REQUESTS.path(name=segment(name))
         request = await api.read(path)
         known = [dict(one) for one in raw.records(request, "status", "conditions")]
         decided = [raw.text(one, "type") for one in known]
@@ -52,10 +52,6 @@ def _with(
     }
     status = {**raw.mapping(request, "status"), "conditions": [*known, condition]}
     return {**request, "status": status}
-
-
-def _segment(name: str) -> str:
-    return api.segment(name)
 
 
 def _verb(kind: str, example: str) -> Verb:

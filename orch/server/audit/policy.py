@@ -13,11 +13,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from orch.component import yaml_file
-from orch.component.process.daemon import SetupError
-from orch.component.yaml_file import YamlError
+from orch.component.flags.program_flags import read_file
 from orch.server.authz.rules import url_matches
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records import aliases
@@ -127,18 +125,7 @@ class Policy(_Record):
 
 def read_policy(path: Path) -> Policy:
     """SetupError names the file, the line and the field that is wrong."""
-    try:
-        document = yaml_file.read_yaml_file(path)
-        return Policy.model_validate(document.value)
-    except OSError as error:
-        raise SetupError(f"cannot read --audit-policy-file {path}: {error.strerror}") from error
-    except YamlError as error:
-        raise SetupError(f"--audit-policy-file: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = document.place(first["loc"])
-        shown = yaml_file.show_path(first["loc"]) or "the file"
-        raise SetupError(f"--audit-policy-file: {place}: {shown}: {first['msg']}") from error
+    return read_file("--audit-policy-file", path, Policy)
 
 
 def _among(value: str, wanted: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What is in use of each ResourceQuota: measured anew when its namespace or the quota changed.
+"""The usage of each ResourceQuota, measured anew when its namespace or the quota changed.
 
 Writers charge quotas themselves (`objects.charging`); this loop gives back what was deleted, and
 makes the first measurement of a new quota. A measurement replaces only the state of the quota that

@@ -110,12 +110,13 @@ class Seat:
         if connection.owner is not caller and not connection.claim(caller, schema.rank):
             connection.close()  # after the answer
             raise self._refusal("concurrency-limit", "all connections they may have are busy")
-        if not level.begin(connection.network):
+        if level.busy and not level.busy.begin(connection.network):
             raise self._refusal("concurrency-limit", "all connections of the level are busy")
         try:
             await self._take_seat()
         except BaseException:
-            level.end(connection.network)
+            if level.busy:
+                level.busy.end(connection.network)
             raise
         _SEAT.set(self)
         return self
@@ -130,7 +131,8 @@ class Seat:
             caller.bodies -= 1
             caller.body_bytes -= self._held
             level.body_bytes -= self._held
-        level.end(self._connection.network)
+        if level.busy:
+            level.busy.end(self._connection.network)
 
     def step_aside(self) -> None:
         self._aside += 1

@@ -58,35 +58,38 @@ class Waits:
 
 
 @dataclass(slots=True, eq=False)
-class PriorityLevel:
-    """`queue` None: nobody is kept waiting. `busy_max`: of the listener's connections."""
+class BusyConnections:
+    """The connections with a request that is worked on: `most` of the listener's."""
 
-    name: str
-    queue: FairQueue | None = None
-    busy_max: int = sys.maxsize
-    body_bytes: int = 0  # of bodies that had to be waited for, until their requests are answered
-    _busy: dict[str, int] = field(default_factory=dict)  # by the network that the caller is in
-    _busy_total: int = 0
+    most: int
+    _by_network: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
 
     def begin(self, network: str) -> bool:
-        """Count a connection as busy, unless so many are already, half of them in one network."""
-        if self.busy_max == sys.maxsize:
-            return True
-        busy = self._busy.get(network, 0)
-        if self._busy_total >= self.busy_max or busy >= max(self.busy_max // 2, 1):
+        """Count one more, unless so many are busy already, or half of them in its network."""
+        busy = self._by_network.get(network, 0)
+        if self._total >= self.most or busy >= max(self.most // 2, 1):
             return False
-        self._busy[network] = busy + 1
-        self._busy_total += 1
+        self._by_network[network] = busy + 1
+        self._total += 1
         return True
 
     def end(self, network: str) -> None:
         """The opposite."""
-        if self.busy_max == sys.maxsize:
-            return
-        self._busy_total -= 1
-        self._busy[network] -= 1
-        if not self._busy[network]:
-            del self._busy[network]
+        self._total -= 1
+        self._by_network[network] -= 1
+        if not self._by_network[network]:
+            del self._by_network[network]
+
+
+@dataclass(slots=True, eq=False)
+class PriorityLevel:
+    """`queue` None: nobody is kept waiting; `busy` None: connections are not counted."""
+
+    name: str
+    queue: FairQueue | None = None
+    busy: BusyConnections | None = None
+    body_bytes: int = 0  # of bodies that had to be waited for, until their requests are answered
 
 
 @dataclass(slots=True, eq=False)
@@ -127,11 +130,15 @@ class Levels:
         tenants = max(int(limits.max_connections * _CONNECTION_SHARE), 1)
         exempt = PriorityLevel("exempt")
         probes = PriorityLevel(
-            "exempt", FairQueue(Bounds(starts_per_turn=1, wait_s=wait_s)), tenants
+            "exempt",
+            FairQueue(Bounds(starts_per_turn=1, wait_s=wait_s)),
+            BusyConnections(tenants),
         )
         system = PriorityLevel("system", _queue(seats, _SYSTEM_SHARE, (8, 2), wait_s))
         workload = PriorityLevel(
-            WORKLOAD, _queue(seats, 1 - _SYSTEM_SHARE, (2, 1), wait_s), tenants
+            WORKLOAD,
+            _queue(seats, 1 - _SYSTEM_SHARE, (2, 1), wait_s),
+            BusyConnections(tenants),
         )
         self.exempt = Schema("exempt", exempt, Rank.PRIVILEGED)
         self.probes = Schema("probes", probes, Rank.STRANGER)

@@ -133,7 +133,7 @@ class Call(NamedTuple):
         pieces = partial(served_parts, stored, stored.revision)
         body = LazyBody(pieces, served_size(stored), hold)
         return self._with_warnings(
-            web.Response(body=body, headers=rendering.representation.headers())
+            web.Response(body=body, headers=rendering.representation.headers)
         )
 
     def answer_list(self, rendering: Rendering, page: Page, hold: Hold) -> web.Response:
@@ -144,7 +144,7 @@ class Call(NamedTuple):
         size = render.list_size(rendering, page)
         body = LazyBody(pieces, size, hold, costly=not rendering.is_stored)
         return self._with_warnings(
-            web.Response(body=body, headers=rendering.representation.headers())
+            web.Response(body=body, headers=rendering.representation.headers)
         )
 
     def answer(
@@ -153,12 +153,13 @@ class Call(NamedTuple):
         """JSON, indented for people; one Warning header per warning."""
         if _wants_pretty(self.request):
             body = render.indented(body)
-        response = respond(status, body, rendering.representation.headers())
+        response = respond(status, body, rendering.representation.headers)
         return self._with_warnings(response, warnings)
 
     def _with_warnings(self, response: web.Response, warnings: Sequence[str] = ()) -> web.Response:
-        for header in warning_headers((*warnings, *self.notes.warnings)):
-            response.headers.add("Warning", header)
+        if warnings or self.notes.warnings:
+            for header in warning_headers((*warnings, *self.notes.warnings)):
+                response.headers.add("Warning", header)
         return response
 
 
@@ -177,6 +178,14 @@ async def received(call: Call) -> tuple[bytes, str]:
     if decoded is not body:
         turns.weigh(decoded, owner)
     return decoded, content_type
+
+
+async def small_json(call: Call, most: int) -> bytes | None:
+    """The body, if it is JSON of at most so many bytes."""
+    if media.parse_media(call.content_type).type != media.JSON:
+        return None
+    body = await httpd.read_body(call.request)
+    return body if len(body) <= most else None
 
 
 def _decoded(call: Call, content_type: str, body: bytes) -> Document:

@@ -29,6 +29,7 @@ from orch.server.handlers.call import (
     read_document,
     read_object,
     received,
+    small_json,
     success_status,
 )
 from orch.server.handlers.watch_stream import WatchRequest
@@ -43,26 +44,22 @@ from orch.server.objects import (
     renewal,
 )
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Notes, encode, prefix_of
+from orch.server.objects.document import Notes, prefix_of
 from orch.server.request import attributes, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.server.storage.base import (
-    KeyMissing,
     ObjectTooLarge,
     OutcomeUnknown,
-    RevisionMismatch,
     Storage,
     StorageFailed,
     StorageFull,
     StorageUnavailable,
-    Stored,
 )
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.records import aliases
 from orch.wire.records.kinds import LEASES, Resource
 
 _READS = ("get", "list", "watch")
-_MAX_RENEWAL = 16 * 1024  # bytes; Leases are far smaller
 _MAX_DIGITS = 19  # of a revision; a longer one is refused later
 
 
@@ -136,8 +133,9 @@ class ResourceHandlers:
         strategy = self._backend.kinds.find(info.group, info.version, info.resource)
         if strategy is None or not attributes.is_served(strategy.resource, info):
             raise web.HTTPNotFound
-        handler = self._handler(strategy.resource, info)
-        if handler is None or not attributes.fits(strategy.resource, info):
+        fits = attributes.fits(strategy.resource, info)
+        handler = self._handler(strategy.resource, info) if fits else None
+        if handler is None:
             allowed = self._methods(request.rel_url.raw_path, strategy.resource)
             raise web.HTTPMethodNotAllowed(request.method, allowed)
         try:
@@ -219,36 +217,16 @@ class ResourceHandlers:
     async def _update(self, call: Call) -> web.Response:
         rendering = call.rendering(self._backend.now())
         if call.strategy.resource is LEASES and not (call.request.query or call.info.alias):
-            stored = await self._renew(call)
-            if stored is not None:
-                return call.answer_object(rendering, stored)
+            target = call.target()
+            body = await small_json(call, renewal.MAX_BYTES)
+            if body and (renewed := await renewal.renew(self._backend, target, body)):
+                return call.answer_object(rendering, renewed)
         wanted = call.write_options("UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
         await call.take_advice()
         status = 201 if created else 200
         return call.answer_object(rendering, stored, status=status, warnings=warnings)
-
-    async def _renew(self, call: Call) -> Stored | None:
-        """The renewed Lease; None when the request takes the general path."""
-        target = call.target()
-        before = self._backend.storage.get(target.key)
-        if before is None or media.parse_media(call.content_type).type != media.JSON:
-            return None
-        body = await httpd.read_body(call.request)
-        if len(body) > _MAX_RENEWAL:
-            return None
-        found = renewal.renewed(before, body)
-        if found is None:
-            return None
-        new, old = found
-        if self._backend.concerns_webhooks(target, "UPDATE"):
-            return None
-        self._backend.admit(target, new, old)
-        try:
-            return await self._backend.storage.update(before.key, encode(new), before.revision)
-        except (KeyMissing, RevisionMismatch):
-            return None  # the general path retries or refuses
 
     async def _patch(self, call: Call) -> web.Response:
         target = call.target()

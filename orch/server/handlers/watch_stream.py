@@ -122,7 +122,7 @@ async def stream(
     request: web.Request, wanted: WatchRequest, opened: Opened, shared: Shared
 ) -> web.StreamResponse:
     """Answer with the events of an opened watch; returns when the stream has ended."""
-    response = web.StreamResponse(headers=wanted.rendering.representation.headers())
+    response = web.StreamResponse(headers=wanted.rendering.representation.headers)
     response.enable_chunked_encoding()
     for warning in warning_headers(request[NOTES].warnings):
         response.headers.add("Warning", warning)

@@ -153,7 +153,7 @@ class UsagePages:
             }
         else:
             body = records[0]
-        return await finished(request, respond(200, orjson.dumps(body), form.headers()))
+        return await finished(request, respond(200, orjson.dumps(body), form.headers))
 
     async def _selected(self, strategy: Strategy, info: RequestInfo) -> Sequence[Stored]:
         fields = f"metadata.name={info.name}" if info.verb == "get" else info.field_selector

@@ -1,4 +1,4 @@
-"""The fast path for renewals: a PUT of a Lease that changes nothing but its `renewTime`; pure.
+"""The fast path for renewals: a PUT of a Lease that changes nothing but its `renewTime`.
 
 Most writes of a large cluster are renewals: each agent sends one every ten seconds. The rest of the
 Lease equals what is stored, and was validated then, so only the time is checked. Any other PUT
@@ -11,8 +11,11 @@ import re
 
 import orjson
 
-from orch.server.objects.document import Document, decode
-from orch.server.storage.base import Stored
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, ObjectTarget, decode, encode
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+
+MAX_BYTES = 16 * 1024  # of a body; Leases are far smaller
 
 # As agents write it, and valid in every month; other forms of a time take the general path.
 _TIME = re.compile(
@@ -21,6 +24,21 @@ _TIME = re.compile(
 
 # In the metadata of a Lease that a renewal changes in more than its time.
 _KEPT_WITH = frozenset(("deletionTimestamp", "managedFields"))
+
+
+async def renew(backend: Backend, target: ObjectTarget, body: bytes) -> Stored | None:
+    """The renewed Lease; None when the request takes the general path, which retries or refuses."""
+    before = backend.storage.get(target.key)
+    if before is None or (found := renewed(before, body)) is None:
+        return None
+    if backend.concerns_webhooks(target, "UPDATE"):
+        return None
+    new, old = found
+    backend.admit(target, new, old)
+    try:
+        return await backend.storage.update(before.key, encode(new), before.revision)
+    except (KeyMissing, RevisionMismatch):
+        return None
 
 
 def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:

@@ -58,14 +58,6 @@ def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
     return [f'unknown field "{path[:_PATH_MAX]}"' for path in found]
 
 
-def added_unknown_fields(
-    kind: str, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> list[str]:
-    """The unknown fields that a change adds; others were stored by another release."""
-    known = set(unknown_fields(kind, before))
-    return [text for text in unknown_fields(kind, after) if text not in known]
-
-
 def without_added_fields(kind: str, part: str, before: Any, after: Any) -> Any:
     """A part of an object without the unknown fields that a change adds to it."""
     known = KINDS[kind][part]

@@ -68,8 +68,9 @@ class Representation:
             return self.language
         return f"{self.language};as={self.form.value};g={META_GROUP};v={self.version}"
 
-    def headers(self) -> dict[str, str]:
-        """Of an answer in this form; the caller may change them."""
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """Of an answer in this form."""
         return {"Content-Type": self.content_type, "Cache-Control": "no-cache, private"}
 
 

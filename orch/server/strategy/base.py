@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from orch.wire.errors import Cause
@@ -45,7 +46,7 @@ def text_at(document: Any, path: str) -> str:
     return str(document).lower() if isinstance(document, bool) else str(document)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Strategy:
     """The rules of one kind.
 
@@ -92,7 +93,7 @@ class Strategy:
         """How apply merges its objects."""
         return self.merged_as or type_of(self.resource.model)
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """How its objects are shown as a table."""
         return self.shown_as or columns.layout_of(self.resource.kind)

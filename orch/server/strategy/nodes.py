@@ -1,4 +1,6 @@
-"""Nodes, reported by their agents, cordoned and tainted by others; and Leases; pure."""
+"""Nodes, reported by their agents, cordoned and tainted by others; Leases; and RuntimeClasses,
+which name the handlers of nodes' runtimes; pure.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,18 @@ from collections.abc import Iterator
 import orjson
 
 from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status
-from orch.wire import causes
+from orch.wire import causes, raw
 from orch.wire.errors import Cause
+from orch.wire.podrules.placement import label_causes, toleration_causes
 from orch.wire.podrules.podspec import EFFECTS
-from orch.wire.records.kinds import LEASES, NODES
+from orch.wire.podrules.resources import resource_causes
+from orch.wire.records.kinds import LEASES, NODES, RUNTIME_CLASSES
 from orch.wire.times import is_time
-from orch.wire.validation import label_value_problems, qualified_name_problems
+from orch.wire.validation import (
+    dns1123_label_problems,
+    label_value_problems,
+    qualified_name_problems,
+)
 
 MAX_STATUS_BYTES = 256 * 1024  # 50 images take about 15 KiB
 _RANGES = ("podCIDR", "podCIDRs")
@@ -119,3 +127,20 @@ def _validate_lease(new: Document, _old: Document | None) -> Iterator[Cause]:
 
 
 LEASE_STRATEGY = Strategy(LEASES, validate=_validate_lease, records_managers=False)
+
+
+def _validate_class(new: Document, old: Document | None) -> Iterator[Cause]:
+    """As the reference's pkg/apis/node."""
+    handler = new.get("handler") or ""
+    if old is not None and handler != (old.get("handler") or ""):
+        yield causes.invalid_value("handler", handler, "field is immutable")
+    if old is None:
+        yield from causes.invalid_values("handler", handler, dns1123_label_problems(handler))
+    fixed = raw.mapping(new, "overhead", "podFixed")
+    yield from resource_causes({"limits": fixed}, "overhead")
+    scheduling = raw.mapping(new, "scheduling")
+    yield from label_causes(raw.mapping(scheduling, "nodeSelector"), "scheduling.nodeSelector")
+    yield from toleration_causes(scheduling, "scheduling")
+
+
+RUNTIME_CLASS_STRATEGY = Strategy(RUNTIME_CLASSES, validate=_validate_class)

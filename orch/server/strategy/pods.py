@@ -1,4 +1,6 @@
-"""Pods: bound to a node once, run by its agent, deleted with grace; pure."""
+"""Pods: bound to a node once, run by its agent, deleted with grace; and PodTemplates, stored for
+programs that make pods of them, completed and checked as those would be; pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from orch.wire.managed.ownership import including
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
 from orch.wire.podrules import isolation, podspec, resize, updates, validation
 from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, LASTING, mirror_hash
-from orch.wire.records.kinds import PODS
+from orch.wire.records.kinds import POD_TEMPLATES, PODS
 from orch.wire.records.pods import Pod
 
 RESIZE = "resize"  # a subresource
@@ -206,3 +208,38 @@ _RESIZE = replace(
     ),
 )
 STRATEGY = replace(_OBJECT, parts={"ephemeralcontainers": _EPHEMERAL, RESIZE: _RESIZE})
+
+
+def _prepare_template(document: Document) -> None:
+    document["template"] = template = document.get("template") or {}
+    pod_defaults.complete(template.setdefault("spec", {}))
+
+
+def _prepare_new_template(document: Document) -> None:
+    _prepare_template(document)
+    document["metadata"]["generation"] = 1
+
+
+def _prepare_changed_template(new: Document, old: Document) -> None:
+    _prepare_template(new)
+    generation = int(old["metadata"].get("generation") or 1)
+    changed = new["template"] != old.get("template")
+    new["metadata"]["generation"] = generation + changed
+
+
+def _validate_template(new: Document, old: Document | None) -> Iterator[Cause]:
+    template = new["template"]
+    if old is not None and template == old.get("template"):
+        return
+    metadata = template.get("metadata") or {}
+    for cause in validation.creation_causes(metadata, template["spec"]):
+        yield replace(cause, field=f"template.{cause.field}")
+
+
+TEMPLATE_STRATEGY = Strategy(
+    POD_TEMPLATES,
+    prepare_create=_prepare_new_template,
+    prepare_update=_prepare_changed_template,
+    validate=_validate_template,
+    returns_deleted=True,
+)

@@ -21,7 +21,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -29,11 +28,11 @@ from pydantic import (
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.component import yaml_file
 from orch.component.diagnostics.metrics import Registry
+from orch.component.flags.program_flags import read_file
 from orch.component.process import loops
 from orch.component.process.clock import wall_ns
 from orch.component.process.daemon import SetupError
 from orch.component.process.once_log import OnceLog
-from orch.component.yaml_file import YamlError
 from orch.server.authn.flags import AuthFlags
 from orch.server.authz.authorizer import WEBHOOK, AskerOf, Authorizer, Chain, chain_of
 from orch.server.webhooks.authorization import (
@@ -230,18 +229,7 @@ def _of_flags(flags: AuthFlags) -> _Chosen:
 
 def read(file: Path) -> _Chosen:
     """What the file says; SetupError names what is wrong where."""
-    try:
-        document = yaml_file.read_yaml_file(file)
-        record = AuthorizationConfiguration.model_validate(document.value)
-    except OSError as error:
-        raise SetupError(f"{_FLAG}: cannot read {file}: {error.strerror}") from error
-    except YamlError as error:
-        raise SetupError(f"{_FLAG}: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        shown = yaml_file.show_path(first["loc"]) or "the file"
-        place = document.place(first["loc"])
-        raise SetupError(f"{_FLAG}: {place}: {shown}: {first['msg']}") from error
+    record = read_file(_FLAG, file, AuthorizationConfiguration)
     return _Chosen(tuple(one.type for one in record.authorizers), _webhooks(file, record))
 
 

@@ -127,7 +127,8 @@ def pull_policy(image: str, given: str | None = None) -> str:
 
 def is_static(pod: Pod) -> bool:
     """Whether the pod comes from a file or a URL and not from the API."""
-    return pod.metadata.annotation(names.ANNOTATION_CONFIG_SOURCE) in (FILE, URL)
+    annotations = pod.metadata.annotations or {}
+    return annotations.get(names.ANNOTATION_CONFIG_SOURCE) in (FILE, URL)
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""What containers request and may use at most: mistakes in names and amounts; pure.
+"""The resources that containers request and are limited to: mistakes in names and amounts; pure.
 
 Rules, field paths and texts are the reference's (K:pkg/apis/core/validation). What a pod's amounts
 add up to is in `podspec`.

@@ -168,6 +168,8 @@ class CustomObject(ApiObject):
 
 
 class DefinedNames(WireModel):
+    """The names that a kind asks for, or is served by: "" before there are any."""
+
     plural: str = ""
     singular: str | None = None
     kind: str = ""
@@ -236,20 +238,9 @@ class DefinitionCondition(WireModel):
     lastTransitionTime: str | None = None
 
 
-class AcceptedNames(WireModel):
-    """The names by which the kind is served; "" before there are any."""
-
-    plural: str = ""
-    singular: str | None = None
-    kind: str = ""
-    listKind: str | None = None
-    shortNames: list[str] | None = None
-    categories: list[str] | None = None
-
-
 class DefinitionStatus(WireModel):
     conditions: list[DefinitionCondition] | None = None
-    acceptedNames: AcceptedNames | None = None
+    acceptedNames: DefinedNames | None = None
     storedVersions: list[str] | None = None
 
 

@@ -1,4 +1,4 @@
-"""What is done to a container at set times: probes, and hooks of its start and end."""
+"""Records of actions on a container at set times: probes, and hooks of its start and end."""
 
 from __future__ import annotations
 

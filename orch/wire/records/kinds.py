@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from orch.wire.names import (
@@ -64,9 +64,11 @@ def _kind_of(model: type[ApiObject]) -> str:
     return str(model.model_fields["kind"].default)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resource:
-    """A kind in the API; `subresources` are those with their own path."""
+    """A kind in the API; `subresources` are those with their own path. What follows from its fields
+    is found out once, because every request asks for it.
+    """
 
     group: str  # "" for the core group
     version: str
@@ -86,30 +88,30 @@ class Resource:
     schema: Mapping[str, Any] | None = field(default=None, compare=False)  # beyond the record
     stored_form: StoredForm | None = field(default=None, compare=False)  # that of another kind
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return self.own_kind or _kind_of(self.model)
 
-    @property
+    @cached_property
     def qualified(self) -> str:
         """`<plural>[.<group>]`, which tells kinds apart."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def stored_name(self) -> str:
         """The qualified name of the kind as which its objects are stored."""
         return self.stored_form.qualified if self.stored_form else self.qualified
 
-    @property
+    @cached_property
     def is_converted(self) -> bool:
         """Whether objects are shown otherwise than they are stored."""
         return bool(self.stored_version or self.stored_form)
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def is_stored(self) -> bool:
         """Whether its objects are stored; reviews are only answered."""
         return "get" in self.verbs

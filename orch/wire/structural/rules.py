@@ -65,15 +65,8 @@ class _Walk:
 
     def node(self, schema: Any, path: str, depth: int) -> Iterator[Cause]:
         """The violations of a node that describes values, and of those below it."""
-        if not isinstance(schema, dict):
-            yield causes.wrong_type(path, schema, "object")
-            return
-        if (bound := self._bound(path, depth)) is not None:
-            yield bound
-            return
-        misshapen = [*_misshapen(schema, path)]
-        yield from misshapen
-        if misshapen:
+        if unreadable := self._unreadable(schema, path, depth):
+            yield from unreadable
             return
         yield from _described(schema, path)
         yield from _lists(schema, path)
@@ -84,13 +77,16 @@ class _Walk:
                 yield from self.node(schema[name], f"{path}.{name}", depth + 1)
         yield from self._junctors(schema, schema, path, depth)
 
-    def _bound(self, path: str, depth: int) -> Cause | None:
+    def _unreadable(self, schema: Any, path: str, depth: int) -> list[Cause]:
+        """The violations for which nothing below the node is looked at."""
+        if not isinstance(schema, dict):
+            return [causes.wrong_type(path, schema, "object")]
         self._nodes += 1
         if depth > MAX_DEPTH:
-            return causes.too_long(path, f"may not be nested deeper than {MAX_DEPTH} levels")
-        if self._nodes == MAX_NODES:
-            return causes.too_many(path, self._nodes, MAX_NODES)
-        return None if self._nodes < MAX_NODES else causes.too_many(path, self._nodes, MAX_NODES)
+            return [causes.too_long(path, f"may not be nested deeper than {MAX_DEPTH} levels")]
+        if self._nodes >= MAX_NODES:
+            return [causes.too_many(path, self._nodes, MAX_NODES)]
+        return [*_misshapen(schema, path)]
 
     def _junctors(self, schema: Schema, outer: Any, path: str, depth: int) -> Iterator[Cause]:
         members = [
@@ -111,15 +107,8 @@ class _Walk:
 
     def _restricting(self, schema: Any, outer: Any, path: str, depth: int) -> Iterator[Cause]:
         """A part of a junctor: it only restricts what `outer`, outside of it, describes."""
-        if not isinstance(schema, dict):
-            yield causes.wrong_type(path, schema, "object")
-            return
-        if (bound := self._bound(path, depth)) is not None:
-            yield bound
-            return
-        misshapen = [*_misshapen(schema, path)]
-        yield from misshapen
-        if misshapen:
+        if unreadable := self._unreadable(schema, path, depth):
+            yield from unreadable
             return
         for name in _OUTSIDE:
             if schema.get(name) not in (None, False, ""):

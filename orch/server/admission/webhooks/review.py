@@ -1,4 +1,4 @@
-"""What a webhook is sent, an AdmissionReview, and what its answer means; pure.
+"""The AdmissionReview that a webhook is sent, and the meaning of its answer; pure.
 
 An answer is believed only if it is an AdmissionReview of the version and with the uid that were
 sent. Its bytes, values, patch, warnings and annotations are bounded; texts are cut, everything else

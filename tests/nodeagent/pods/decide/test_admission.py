@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
-from nodeagent.pods.spec import sysctls
+from nodeagent.pods.spec import isolation
 from orch.wire.podrules import podspec
 from orch.wire.records.core import Node, NodeCondition
 from orch.wire.records.pods import Pod
@@ -167,19 +167,19 @@ OF_EVERY_KERNEL = [
 
 @pytest.mark.parametrize(("name", "without", "with_it"), SYSCTLS)
 def test_a_sysctl_needs_the_kernel_of_the_table(name: str, without: str, with_it: str) -> None:
-    assert "needs kernel" in sysctls.sysctl_problem(with_sysctl(name), without)
-    assert sysctls.sysctl_problem(with_sysctl(name), with_it) == ""
+    assert "needs kernel" in isolation.sysctl_problem(with_sysctl(name), without)
+    assert isolation.sysctl_problem(with_sysctl(name), with_it) == ""
 
 
 @pytest.mark.parametrize("name", OF_EVERY_KERNEL)
 def test_what_every_kernel_has_needs_no_new_one(name: str) -> None:
-    assert sysctls.sysctl_problem(with_sysctl(name), "3.10.0") == ""
+    assert isolation.sysctl_problem(with_sysctl(name), "3.10.0") == ""
 
 
 @pytest.mark.parametrize("name", [*OF_EVERY_KERNEL, *(row[0] for row in SYSCTLS)])
 def test_sysctls_of_the_table_are_fine_on_a_new_kernel(name: str) -> None:
-    assert sysctls.sysctl_problem(with_sysctl(name), "6.12.0") == ""
-    assert sysctls.sysctl_problem(with_sysctl(name.replace(".", "/")), "6.12.0") == ""
+    assert isolation.sysctl_problem(with_sysctl(name), "6.12.0") == ""
+    assert isolation.sysctl_problem(with_sysctl(name.replace(".", "/")), "6.12.0") == ""
 
 
 ALLOWED = [  # allowedUnsafeSysctls, a sysctl, what is said of it
@@ -197,7 +197,7 @@ ALLOWED = [  # allowedUnsafeSysctls, a sysctl, what is said of it
 def test_the_administrator_of_the_node_allows_further_sysctls(
     unsafe: list[str], name: str, said: str
 ) -> None:
-    shown = sysctls.sysctl_problem(with_sysctl(name), "3.10", unsafe)
+    shown = isolation.sysctl_problem(with_sysctl(name), "3.10", unsafe)
     assert shown == (f"forbidden sysctl: {said}" if said else "")
     found = admission.refusal(with_sysctl(name), NODE, [], unsafe_sysctls=unsafe)
     assert (found.reason if found else "") == ("SysctlForbidden" if said else "")
@@ -216,7 +216,7 @@ def test_a_sysctl_that_is_allowed_is_never_the_hosts(
 ) -> None:
     wanted = with_sysctl(name)
     wanted = wanted.model_copy(update={"spec": wanted.spec.model_copy(update=spec)})
-    shown = sysctls.sysctl_problem(wanted, "6.1", ["net.core.*", "kernel.msg*"])
+    shown = isolation.sysctl_problem(wanted, "6.1", ["net.core.*", "kernel.msg*"])
     assert shown == (f'forbidden sysctl: "{name}" {said}' if said else "")
 
 
@@ -316,7 +316,6 @@ def test_extended_resources_are_counted_unless_their_devices_are_given_here() ->
 
 
 def test_a_pod_whose_devices_cannot_be_given_is_refused_with_the_reason() -> None:
-    assert admission.unassigned("") is None
     assert admission.unassigned("no device") == Refusal(
         "UnexpectedAdmissionError", "Pod was rejected: no device"
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orch.server.strategy.runtime_classes import STRATEGY
+from orch.server.strategy.nodes import RUNTIME_CLASS_STRATEGY
 
 
 def runtime_class(handler: str = "kata", **fields: Any) -> dict[str, Any]:
@@ -42,4 +42,4 @@ def runtime_class(handler: str = "kata", **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_a_runtime_class_may_not_be(new: Any, old: Any, fields: list[str]) -> None:
-    assert [cause.field for cause in STRATEGY.validate(new, old)] == fields
+    assert [cause.field for cause in RUNTIME_CLASS_STRATEGY.validate(new, old)] == fields

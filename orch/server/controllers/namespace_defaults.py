@@ -1,4 +1,4 @@
-"""What every namespace is given for its pods: the account `default`, and whom its clients trust.
+"""Gives every namespace what its pods need: the account `default`, and whom its clients trust.
 
 Pods that name no service account run as `default`; the ConfigMap `kube-root-ca.crt` has the
 certificates by which they know this server. Both are made again when somebody deletes or changes
@@ -37,7 +37,7 @@ _MAX_BYTES = 512 * 1024  # of certificates, which a ConfigMap has room for
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
-class Furnishing:
+class NamespaceDefaults:
     """`before_creation` is called by the backend, which every method is given."""
 
     def __init__(self, root_ca_file: Path | None) -> None:
@@ -52,12 +52,12 @@ class Furnishing:
         async for stored in turns.in_turns(backend.storage.list(prefix_of(NAMESPACES)).items):
             namespace = stored.key.rpartition("/")[2]
             if self._lacking(backend, namespace) and not namespaces.is_terminating(decode(stored)):
-                await self._furnish(backend, namespace)
+                await self._provide(backend, namespace)
 
     async def before_creation(
         self, backend: Backend, target: ObjectTarget, document: Document
     ) -> None:
-        """Furnish the namespace of a pod that would find it bare."""
+        """Complete the namespace of a pod that comes sooner than the loop."""
         if target.strategy.resource is not PODS or mirror_hash(document) is not None:
             return
         if wanted_account(document.get("spec") or {}) != DEFAULT_SERVICE_ACCOUNT:
@@ -67,9 +67,9 @@ class Furnishing:
         if backend.storage.get(key) is not None or found is None:
             return
         if not namespaces.is_terminating(decode(found)):
-            await self._furnish(backend, target.namespace)
+            await self._provide(backend, target.namespace)
 
-    async def _furnish(self, backend: Backend, namespace: str) -> None:
+    async def _provide(self, backend: Backend, namespace: str) -> None:
         try:
             for target, document in self._lacking(backend, namespace):
                 if backend.storage.get(target.key) is None:
@@ -77,11 +77,11 @@ class Furnishing:
                 else:
                     await _put_right(backend, target, document)
         except StorageFailed as error:
-            log.debug("namespace %s is not furnished yet: %s", namespace, error)
+            log.debug("namespace %s does not have its defaults yet: %s", namespace, error)
         except ApiError as error:
             if error.reason in ("AlreadyExists", "Forbidden"):
                 return  # another server of this cluster was quicker, or a quota has no room
-            text = "namespace %s is not furnished yet: %s"
+            text = "namespace %s does not have its defaults yet: %s"
             self._troubles.failed(text, namespace, error, subject=namespace)
         else:
             self._troubles.recovered(subject=namespace)

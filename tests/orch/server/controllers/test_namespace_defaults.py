@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orch.component.process.daemon import SetupError
-from orch.server.controllers.furnishing import Furnishing
+from orch.server.controllers.namespace_defaults import NamespaceDefaults
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
 from orch.server.objects.document import Document
@@ -19,13 +19,13 @@ from tests.orch.server.objects.places import made, place, read
 
 async def test_every_namespace_gets_an_account_and_gets_it_again(backend: Backend) -> None:
     await made(backend, "Namespace", {"metadata": {"name": "x"}})
-    await Furnishing(None).step(backend)
+    await NamespaceDefaults(None).step(backend)
     account = place("ServiceAccount", "default", namespace="x")
     first = read(backend, account)
     assert first is not None
     assert read(backend, place("ServiceAccount", "default")) is not None
     await delete(backend, account, DeleteOptions())
-    await Furnishing(None).step(backend)
+    await NamespaceDefaults(None).step(backend)
     again = read(backend, account)
     assert again is not None
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
@@ -34,7 +34,9 @@ async def test_every_namespace_gets_an_account_and_gets_it_again(backend: Backen
 async def test_of_two_servers_the_slower_has_nothing_to_say(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asyncio.gather(Furnishing(None).step(backend), Furnishing(None).step(backend))
+    await asyncio.gather(
+        NamespaceDefaults(None).step(backend), NamespaceDefaults(None).step(backend)
+    )
     assert read(backend, place("ServiceAccount", "default")) is not None
     assert caplog.messages == []
 
@@ -42,7 +44,7 @@ async def test_of_two_servers_the_slower_has_nothing_to_say(
 async def test_a_namespace_that_goes_gets_none(backend: Backend) -> None:
     await made(backend, "Namespace", {"metadata": {"name": "x"}})
     await delete(backend, place("Namespace", "x"), DeleteOptions())
-    await Furnishing(None).step(backend)
+    await NamespaceDefaults(None).step(backend)
     assert read(backend, place("ServiceAccount", "default", namespace="x")) is None
 
 
@@ -50,10 +52,10 @@ async def test_a_failing_medium_is_for_the_next_round(
     backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
 ) -> None:
     medium.failing = StorageFailed("disk full")
-    await Furnishing(None).step(backend)
+    await NamespaceDefaults(None).step(backend)
     assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
-    await Furnishing(None).step(backend)
+    await NamespaceDefaults(None).step(backend)
     assert read(backend, place("ServiceAccount", "default")) is not None
 
 
@@ -71,18 +73,18 @@ async def test_every_namespace_has_the_certificates_of_the_server(
 ) -> None:
     file = tmp_path / "ca.pem"
     file.write_text(pem("one"))
-    furnishing = Furnishing(file)
+    defaults = NamespaceDefaults(file)
     await made(backend, "Namespace", {"metadata": {"name": "x"}})
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert published(backend) == published(backend, "x") == {"ca.crt": pem("one")}
     place_of_it = place("ConfigMap", "kube-root-ca.crt", namespace="x")
 
     await delete(backend, place_of_it, DeleteOptions())
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert published(backend, "x") == {"ca.crt": pem("one")}
 
     await modify(backend, place_of_it, lambda found: {**found, "data": {"ca.crt": "mine"}})
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert published(backend, "x") == {"ca.crt": pem("one")}
 
     def keep(found: Document) -> Document:
@@ -90,23 +92,23 @@ async def test_every_namespace_has_the_certificates_of_the_server(
         return {**found, "metadata": held, "immutable": True, "data": {"ca.crt": "mine"}}
 
     await modify(backend, place_of_it, keep)
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert published(backend, "x") == {"ca.crt": pem("one")}
     assert caplog.messages == []
 
     file.write_text("half a fi")
     for _ in range(3):
-        await furnishing.step(backend)
+        await defaults.step(backend)
     assert published(backend, "x") == {"ca.crt": pem("one")}
     assert len([text for text in caplog.messages if "pods keep the certificates" in text]) == 1
 
     revision = backend.storage.revision
     file.write_text(pem("two"))
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert published(backend) == published(backend, "x") == {"ca.crt": pem("two")}
     written = backend.storage.revision
     assert written > revision
-    await furnishing.step(backend)
+    await defaults.step(backend)
     assert backend.storage.revision == written  # what is right is not written
 
 
@@ -120,7 +122,7 @@ def test_a_file_that_is_no_root_ca_is_named_at_the_start(
     if content is not None:
         file.write_text(content)
     with pytest.raises(SetupError, match=f"--root-ca-file={file}: "):
-        Furnishing(file)
+        NamespaceDefaults(file)
     file.write_text(pem("x" * 2**20))
     with pytest.raises(SetupError, match="at most"):
-        Furnishing(file)
+        NamespaceDefaults(file)
