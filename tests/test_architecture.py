@@ -79,6 +79,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_opens_with_what_its_reader_can_do(page: Path) -> None:
+    opening = page.read_text().split("\n\n")[1]
+    assert opening.startswith(("With this page you ", "After this page "))
+
+
 def test_every_page_is_linked() -> None:
     """A page that nothing links is found by nobody."""
     linked = {

@@ -103,7 +103,13 @@ class Authority:
         if keep and (made or (unfinished is None and Path(self._pair.key_file).exists())):
             read_authority(self._pair)
         self.ca_file = self._pair.cert_file
-        self._key, self._cert = self._load_ca() or self._create_ca(unfinished)
+        loaded = self._load_ca()
+        if loaded is None and keep and made:
+            raise SetupError(
+                f"the CA {self.ca_file} has ended, or ends within a day: move it and its key away"
+                " to have another made, which every machine then joins anew"
+            )
+        self._key, self._cert = loaded or self._create_ca(unfinished)
 
     def issue(self, subject: Subject) -> KeyPair:
         """The subject's key pair; replaced when missing, foreign, expiring or of other names."""
@@ -113,6 +119,35 @@ class Authority:
             chain = (self._cert,) if subject.with_ca else ()
             pair.write(key, self._sign(subject, key.public_key()), *chain)
         return pair
+
+    def renew(self, name: str) -> bool:
+        """Issue `<name>.crt` anew for another year, if this CA signed it and it ends soon.
+
+        Returns whether it did; what others signed is left alone.
+        """
+        path = Path(KeyPair.at(self._directory, name).cert_file)
+        try:
+            old, *chain = x509.load_pem_x509_certificates(path.read_bytes())
+            old.verify_directly_issued_by(self._cert)
+        except (FileNotFoundError, ValueError, TypeError, InvalidSignature):
+            return False
+        if old.not_valid_after_utc - self._now >= self._renew_before:
+            return False
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(old.subject)
+            .issuer_name(self._cert.subject)
+            .public_key(old.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - _BACKDATE)
+            .not_valid_after(self._now + _LEAF_LIFETIME)
+        )
+        for extension in old.extensions:
+            builder = builder.add_extension(extension.value, extension.critical)
+        certificates = (builder.sign(self._key, hashes.SHA256()), *chain)
+        pem = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in certificates)
+        replace_file(path, pem, mode=0o644)
+        return True
 
     def _load_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
         cert = self._pair.read(self._now)

@@ -2,11 +2,13 @@
 
 Runs any number of times: keys are never replaced, certificates are issued anew in the last third
 of their lives (servers that run take them over by themselves), and an ended token is replaced.
+With `--renew` it does the second alone, as the packages' timer has it do.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import secrets
 import socket
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.client.kubeconfig import ClientConfig, load_kubeconfig, write_kubeconfig
 from orch.component import pki
 from orch.component.certificates import public_key_hash
 from orch.component.flags.program_flags import Parser, duration
@@ -41,7 +43,10 @@ def run(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     os.umask(0o077)
     try:
-        told = make(args.dir, args.host, args.port, args.token_ttl, clock.utc_now())
+        if args.renew:
+            told = f"renewed: {' '.join(renew(args.dir, clock.utc_now())) or 'nothing ends soon'}\n"
+        else:
+            told = make(args.dir, args.host, args.port, args.token_ttl, clock.utc_now())
         if args.start:
             _start()
         sys.stdout.write(told)
@@ -74,6 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", action="store_true", help=f"start {' and '.join(_UNITS)} by systemd then"
     )
+    parser.add_argument(
+        "--renew", action="store_true",
+        help="only issue anew what ends soon of the certificates that this authority issued",
+    )  # fmt: skip
 
 
 def _start() -> None:
@@ -93,6 +102,9 @@ def make(
     directory: Path, given: Sequence[str], port: int, token_ttl_s: float, now: datetime
 ) -> str:
     """Make what is missing; returns what to do next. SetupError, OSError."""
+    if not directory.exists():
+        directory.mkdir(parents=True)
+        directory.chmod(0o711)  # servers read their certificates, which are no secret, in it
     authority = Authority(
         directory, now=now, common_name="orch-ca", renew_before=_RENEW_BEFORE, keep=True
     )
@@ -118,10 +130,29 @@ def make(
             cert_data=Path(pair.cert_file).read_bytes(),
             key_data=Path(pair.key_file).read_bytes(),
         )
+        if name != "admin":  # a daemon here, which takes over the file when it is renewed
+            at = str(Path(pair.cert_file).absolute())
+            config = dataclasses.replace(config, cert_file=at, cert_data=b"")
         write_kubeconfig(str(directory / f"{name}.kubeconfig"), config, name=name)
     token = _token(directory / "bootstrap-token", token_ttl_s, now)
     pin = public_key_hash(Path(authority.ca_file).read_bytes())
     return _advice(directory.absolute(), agents.ca_file, signing, server, token, pin)
+
+
+def renew(directory: Path, now: datetime) -> list[str]:
+    """The names of the certificates issued anew, for the same keys. SetupError, OSError."""
+    if not (directory / "ca.crt").exists():
+        raise SetupError(f"there is no authority in {directory}: make one without --renew")
+    authority = Authority(directory, now=now, renew_before=_RENEW_BEFORE, keep=True)
+    names = sorted({path.stem for path in directory.glob("*.key")} - {"ca"})
+    renewed = [name for name in names if authority.renew(name)]
+    if "admin" in renewed and (kubeconfig := directory / "admin.kubeconfig").exists():
+        config = load_kubeconfig(str(kubeconfig))
+        if config.cert_data:
+            pem = (directory / "admin.crt").read_bytes()
+            held = dataclasses.replace(config, cert_data=pem)
+            write_kubeconfig(str(kubeconfig), held, name="admin")
+    return renewed
 
 
 def _hosts(given: Sequence[str], before: Sequence[str]) -> tuple[str, ...]:

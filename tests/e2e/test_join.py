@@ -1,4 +1,6 @@
-"""From nothing to a Ready node, with the commands that `orch-apiserver init` prints."""
+"""From nothing to a Ready node, with the commands that `orch-apiserver init` prints, and once more
+after the machine was off for longer than its certificates last.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,20 @@ import asyncio
 import contextlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from nodeagent.config.options import CLIENT_FILE, SERVING_FILE
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.transport import Transport, TransportError
+from orch.component.pki import Authority, Subject
 from tests.fakes.cri_server import CriServer
 from tests.fakes.ports import free_port
 from tests.fakes.programs import until
@@ -27,8 +33,11 @@ PROGRAMS = {
     "orch-apiserver": "orch.server.main",
     "orch-controller-manager": "orch.lifecycle.main",
     "nodeagent": "nodeagent.main",
+    "orchctl": "orch.ctl.main",
 }
 ANSWER_S = 60.0
+READY = b'"type":"Ready","status":"%s"'
+HOST = ("127.0.0.1",)
 READY_WITHIN_S = 15.0  # as promised, from the start of `join`
 
 
@@ -81,7 +90,18 @@ async def answered(client: Transport, path: str, text: bytes) -> None:
         raise AssertionError(f"{path}: {said!r}") from None
 
 
-async def test_the_printed_commands_make_a_ready_node(tmp_path: Path) -> None:
+def age(pki: Path, certificates: Path) -> None:
+    """Put certificates of the node in place that the same authorities issued 800 days ago."""
+    then = shutil.copytree(pki, pki.with_name("then"))
+    now = datetime.now(UTC) - timedelta(days=800)
+    for authority, file, hosts in (("ca", CLIENT_FILE, ()), ("nodeagent-ca", SERVING_FILE, HOST)):
+        subject = Subject(file, "system:node:n1", ("system:nodes",), hosts)
+        old = Authority(then, now=now, name=authority).issue(subject)
+        text = Path(old.cert_file).read_text() + Path(old.key_file).read_text()
+        (certificates / file).write_text(text)
+
+
+async def test_the_printed_commands_make_a_ready_node_also_after_two_years(tmp_path: Path) -> None:
     port, agent_port = free_port(), free_port()
     text = run(
         "orch-apiserver", "init", "--dir", f"{tmp_path}/pki", "--host=127.0.0.1", f"--port={port}"
@@ -89,7 +109,8 @@ async def test_the_printed_commands_make_a_ready_node(tmp_path: Path) -> None:
     serve = [*printed(text, "orch-apiserver"), f"--data-dir={tmp_path}/data",
              f"--secure-port={port}", "--bind-address=127.0.0.1",
              "--node-proxy-allow-loopback"]  # fmt: skip
-    control = [*printed(text, "orch-controller-manager"), "--secure-port=0"]
+    control = [*printed(text, "orch-controller-manager"), "--secure-port=0",
+               "--node-monitor-grace-period=20s"]  # fmt: skip
     join = printed(text, "nodeagent")
     admin = Transport(load_kubeconfig(f"{tmp_path}/pki/admin.kubeconfig"))
     runtime = CriServer(FakeRuntime(), tmp_path / "cri.sock")
@@ -114,10 +135,21 @@ async def test_the_printed_commands_make_a_ready_node(tmp_path: Path) -> None:
                 f"--container-runtime-endpoint=unix://{tmp_path}/cri.sock",
             ]  # fmt: skip
             with daemon(tmp_path, words_of("nodeagent", *agent)):
-                await answered(admin, "/api/v1/nodes/n1", b'"type":"Ready","status":"True"')
+                await answered(admin, "/api/v1/nodes/n1", READY % b"True")
                 took_s = time.monotonic() - began_s
                 assert took_s <= READY_WITHIN_S
                 # The API server trusts the agent's certificate once the cluster issued it.
+                await answered(admin, "/api/v1/nodes/n1/proxy/healthz", b"ok")
+            age(tmp_path / "pki", tmp_path / "root" / "pki")
+            await answered(admin, "/api/v1/nodes/n1", READY % b"Unknown")
+            asked = ("token", "create", "--print-join-command")
+            kubeconfig = f"--kubeconfig={tmp_path}/pki/admin.kubeconfig"
+            command = await asyncio.to_thread(run, "orchctl", *asked, kubeconfig)
+            rejoin = shlex.split(command)[1:]
+            said = await asyncio.to_thread(run, "nodeagent", *rejoin, *own, *places, "--no-start")
+            assert "gave this machine the certificate of node n1" in said
+            with daemon(tmp_path, words_of("nodeagent", *agent)):
+                await answered(admin, "/api/v1/nodes/n1", READY % b"True")
                 await answered(admin, "/api/v1/nodes/n1/proxy/healthz", b"ok")
             left = await asyncio.to_thread(run, "nodeagent", "leave", *places)
             assert "node n1 is cordoned" in left

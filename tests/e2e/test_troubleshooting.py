@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -26,26 +25,12 @@ from tests.conftest_runtime import RealRuntime
 from tests.e2e import apiserver
 from tests.e2e.harness import ROOT, RUNTIME_BASE, LocalCluster, eventually
 from tests.fakes.registry import Registry
+from tests.troubleshooting import PROMISED, UNIT, says
 
 pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
 
-PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 PATIENCE_S = 60.0
-
-
-def promised() -> dict[str, str]:
-    """The line of each mistake on the page."""
-    rows = re.findall(r"^\| ([^|]+) \| `(.+?)` \| [^|]+ \|$", PAGE, re.MULTILINE)
-    return dict(rows)
-
-
-PROMISED = promised()
-
-
-def says(output: str, mistake: str) -> bool:
-    pieces = [re.escape(piece) for piece in PROMISED[mistake].split("…")]
-    return re.search(".*".join(pieces), output) is not None
 
 
 class Host:
@@ -173,7 +158,14 @@ STARTS: dict[str, Callable[[Host, ExitStack], list[str]]] = {
     ),
     "no rights": lambda host, _: client("get", "pods", *as_jane(host)),
     "a kind that does not exist": lambda host, _: client("get", "pds", *as_jane(host)),
+    "the key that signs tokens is absent": lambda host, _: client(
+        "create", "token", "default", *as_admin(host)
+    ),
 }
+
+
+def as_admin(host: Host) -> tuple[str, ...]:
+    return (f"--kubeconfig={host.server.directory / 'kubeconfig'}",)
 
 
 def client(*words: str) -> list[str]:
@@ -210,6 +202,16 @@ def expired(host: Host) -> str:
     return host.kubeconfig(authority.issue(subject))
 
 
+def keys_absent(host: Host) -> list[str]:
+    absent = host.directory / "ca.key"
+    absent.write_text("none")  # as the unit has it where there is no such file
+    signing = f"--cluster-signing-cert-file={host.server.ca_file}"
+    return [
+        sys.executable, "-m", "orch.lifecycle.main", "--secure-port=0",
+        host.kubeconfig(host.node()), signing, f"--cluster-signing-key-file={absent}",
+    ]  # fmt: skip
+
+
 RUNS: dict[str, Callable[[Host], list[str]]] = {
     "the runtime is not there": lambda host: host.agent(
         f"--container-runtime-endpoint=unix://{host.directory}/none.sock"
@@ -228,6 +230,7 @@ RUNS: dict[str, Callable[[Host], list[str]]] = {
     "etcd is not there": lambda host: server_command(
         host, host.directory / "none", "--etcd-servers=http://127.0.0.1:9"
     ),
+    "the authority's keys are absent": keys_absent,
 }
 
 
@@ -306,4 +309,4 @@ def described(cluster: LocalCluster, name: str, mistake: str) -> bool:
 
 
 def test_every_row_of_the_page_is_staged() -> None:
-    assert list(PROMISED) and set(PROMISED) == {*STARTS, *RUNS, *EXAMINED, *PODS}
+    assert list(PROMISED) and set(PROMISED) == {*STARTS, *RUNS, *EXAMINED, *PODS, UNIT}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.troubleshooting import UNIT, says
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine
 
@@ -233,3 +234,18 @@ def test_a_mistake_in_the_configuration_stands_in_the_journal(running: BootedMac
         running.path(mistake).unlink()
         running.check("systemctl", "reset-failed", AGENT)
         running.check("systemctl", "restart", AGENT)
+
+
+def test_a_unit_that_lacks_a_file_is_skipped_and_its_journal_names_the_file(
+    running: BootedMachine,
+) -> None:
+    server, key = DAEMONS[0], "/etc/orch-apiserver/tls.key"
+    running.check("systemctl", "stop", server)
+    running.check("mv", key, f"{key}.away")
+    try:
+        running.check("systemctl", "start", server)
+        assert running.show(server, "ActiveState") == "inactive"
+        until(lambda: says(running.journal(server), UNIT), "the file in the journal")
+    finally:
+        running.check("mv", f"{key}.away", key)
+        running.check("systemctl", "start", server)

@@ -1,14 +1,19 @@
-"""The packages' units with keys that somebody else made, on a bare Debian system."""
+"""The packages' units with keys that somebody else made, and with certificates that end, on a bare
+Debian system.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from orch.component.pki import Authority
+from orch.component.process import clock
 from tests.systemd.conftest import or_skip
 from tests.systemd.page import SYSTEMS
 from tools.testbed.booted import BootedMachine, booted
@@ -18,6 +23,8 @@ pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(600)]
 
 KEYS = "/etc/orch-apiserver"
 SERVER, CONTROLLER = "orch-apiserver.service", "orch-controller-manager.service"
+RENEWAL = "orch-apiserver-renew.service"
+SERVED = "import ssl; print(ssl.get_server_certificate(('127.0.0.1', 6443)))"
 KEPT_ELSEWHERE = ("ca.key", "nodeagent-ca.key", "bootstrap-token")
 
 
@@ -44,6 +51,30 @@ def says(machine: BootedMachine, unit: str, line: str) -> bool:
 
 def start(machine: BootedMachine, *units: str) -> subprocess.CompletedProcess[str]:
     return machine.run("systemctl", "start", *units, timeout_s=120)
+
+
+def test_certificates_that_end_soon_are_renewed_while_the_servers_run(
+    machine: BootedMachine,
+) -> None:
+    keys = machine.path(KEYS)
+    then = clock.utc_now() - timedelta(days=300)
+    old = Authority(keys, now=then, renew_before=timedelta(days=700), keep=True)
+    for name in ("tls", "controller-manager"):
+        assert old.renew(name), "as if issued 300 days ago"
+    done = start(machine, SERVER, CONTROLLER)
+    assert done.returncode == 0, (done.stderr, machine.journal(SERVER), machine.journal(CONTROLLER))
+    before = [machine.show(unit, "MainPID") for unit in (SERVER, CONTROLLER)]
+    ended = machine.check("python3", "-c", SERVED)
+    assert machine.show(RENEWAL.replace(".service", ".timer"), "ActiveState") == "active"
+
+    done = start(machine, RENEWAL)
+    assert done.returncode == 0, machine.journal(RENEWAL)
+    assert says(machine, RENEWAL, "renewed: controller-manager tls"), machine.journal(RENEWAL)
+    assert says(machine, SERVER, "uses its new serving certificate"), machine.journal(SERVER)
+    assert says(machine, CONTROLLER, "uses its new certificate"), machine.journal(CONTROLLER)
+    assert machine.check("python3", "-c", SERVED) != ended
+    assert [machine.show(unit, "MainPID") for unit in (SERVER, CONTROLLER)] == before
+    machine.check("systemctl", "stop", SERVER, CONTROLLER)
 
 
 def test_the_units_start_without_the_keys_of_the_authority(machine: BootedMachine) -> None:

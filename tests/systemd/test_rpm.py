@@ -17,8 +17,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 NAMES = [package.name for package in PACKAGES]
 UNITS = {
     "nodeagent": ("nodeagent-mounts.socket", "nodeagent.service"),
-    "orch-server": ("orch-apiserver.service", "orch-controller-manager.service"),
-}
+    "orch-server": (
+        "orch-apiserver.service", "orch-controller-manager.service", "orch-apiserver-renew.timer",
+    ),
+}  # fmt: skip
 # What each system adds on its own: Debian's changelog and copyright.
 OF_DEBIAN = ("changelog", "changelog.Debian", "copyright", "lintian/overrides")
 

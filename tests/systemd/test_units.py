@@ -1,5 +1,6 @@
 """The units: how far the sandbox goes, and that what they start takes the flags they give."""
 
+import argparse
 import configparser
 import re
 import shlex
@@ -13,11 +14,13 @@ import pytest
 from nodeagent.config import options as agent_options
 from nodeagent.pods.volumes import mount_helper
 from orch.lifecycle import options as controller_options
+from orch.server import authority
 from orch.server import flags as apiserver_flags
 
 SERVICES = sorted((Path(__file__).parents[2] / "systemd").glob("*.service"))
 HELPER = next(unit for unit in SERVICES if unit.stem == "nodeagent-mounts")
-UNITS = [unit for unit in SERVICES if unit != HELPER]
+RENEWAL = next(unit for unit in SERVICES if unit.stem == "orch-apiserver-renew")
+UNITS = [unit for unit in SERVICES if unit not in (HELPER, RENEWAL)]
 MOST_EXPOSED = 28  # tenths of a point; container runtimes and sshd score 96
 MOST_EXPOSED_HELPER = 36  # it has no file system sandbox, since it mounts for others
 
@@ -73,7 +76,8 @@ def test_a_forbidden_call_fails_instead_of_killing(unit: Path) -> None:
     assert ("SystemCallErrorNumber", "EPERM") in settings
     assert ("NoNewPrivileges", "yes") in settings
     assert ("UMask", "0077") in settings
-    assert ("Type", "exec" if unit == HELPER else "notify") in settings
+    types = {HELPER: "exec", RENEWAL: "oneshot"}
+    assert ("Type", types.get(unit, "notify")) in settings
 
 
 @each_unit
@@ -86,15 +90,23 @@ def test_the_file_is_not_writable_for_others(unit: Path) -> None:
     assert not unit.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH | stat.S_IXUSR)
 
 
+def of_init(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    authority.add_arguments(parser)
+    assert argv.pop(0) == "init"
+    assert parser.parse_args(argv).renew
+
+
 @each_service
 def test_the_command_line_is_one_the_program_takes(unit: Path) -> None:
     command = re.sub(r"\$[A-Z_]+_ARGS", "", dict(read(unit))["ExecStart"])
     program, *argv = shlex.split(command.replace("${CREDENTIALS_DIRECTORY}", "/credentials"))
-    assert program == f"/usr/bin/{unit.stem}"
+    assert program == f"/usr/bin/{unit.stem.removesuffix('-renew')}"
     parsers = {
         "nodeagent": agent_options.parse,
         "nodeagent-mounts": mount_helper.parser().parse_args,
         "orch-apiserver": apiserver_flags.parse,
+        "orch-apiserver-renew": of_init,
         "orch-controller-manager": controller_options.parse,
     }
     parsers[unit.stem](argv)
@@ -145,7 +157,8 @@ def test_credentials_stand_in_no_world_readable_place(unit: Path) -> None:
         for flag in re.findall(
             r"--\S*(?:file|certificate|key|authority|kubeconfig)=(\S+)", command
         ):
-            assert flag.startswith("${CREDENTIALS_DIRECTORY}/")
+            certificate = flag.startswith("/etc/orch-apiserver/") and flag.endswith(".crt")
+            assert certificate or flag.startswith("${CREDENTIALS_DIRECTORY}/")
 
 
 def test_the_agent_has_cgroups_of_its_own_for_cpu_and_memory() -> None:

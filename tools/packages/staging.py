@@ -90,7 +90,8 @@ def _add_data(package: Contents, own: Wheel, root: Path) -> None:
 def _belongs(place: str, programs: Iterable[str]) -> bool:
     name = place.rsplit("/", 1)[-1].removeprefix("_")
     stem = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in _ENDINGS else name
-    return place.startswith("share/doc/") or stem in programs
+    of_program = stem in programs or stem.removesuffix("-renew") in programs
+    return place.startswith("share/doc/") or of_program
 
 
-_ENDINGS = ("service", "socket", "fish", "1", "8")
+_ENDINGS = ("service", "socket", "timer", "fish", "1", "8")

@@ -131,7 +131,8 @@ def _configure_apiserver(machine: Machine, certificates: Certificates) -> None:
         ("ca.key", Path(certificates.ca_file).with_suffix(".key")),
         ("nodeagent-ca.key", Path(certificates.ca_file).with_suffix(".key")),
     ):
-        machine.write(f"/etc/orch-apiserver/{name}", Path(source).read_text(), mode=0o600)
+        mode = 0o644 if name.endswith(".crt") else 0o600
+        machine.write(f"/etc/orch-apiserver/{name}", Path(source).read_text(), mode=mode)
     ended = "abcdef.0123456789abcdef 2020-01-01T00:00:00Z\n"
     machine.write("/etc/orch-apiserver/bootstrap-token", ended, mode=0o600)
     arguments = "--node-proxy-allow-loopback"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import stat
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,8 +14,9 @@ import pytest
 
 from orch.client.kubeconfig import load_kubeconfig
 from orch.component import pki
-from orch.component.pki import KeyPair
+from orch.component.pki import Authority, KeyPair, Subject
 from orch.component.process import clock
+from orch.component.process.daemon import SetupError
 from orch.server import authority, main
 
 NOW = clock.utc_now()
@@ -60,6 +62,73 @@ def test_certificates_and_tokens_are_renewed_and_keys_are_not(tmp_path: Path) ->
         "controller-manager.kubeconfig", "monitoring.crt",
     }  # fmt: skip
     assert pki.hosts_in(KeyPair.at(tmp_path, "tls"))[0] == "10.0.0.2"
+
+
+def test_renewing_touches_only_what_the_authority_issued_and_what_ends_soon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "keys"
+    then = NOW - timedelta(days=300)
+    authority.make(directory, ["10.0.0.1"], 6443, 3600.0, then)
+    stranger = Authority(tmp_path / "other", now=then).issue(Subject("m", "prometheus"))
+    for name, source in (("crt", stranger.cert_file), ("key", stranger.key_file)):
+        (directory / f"monitoring.{name}").write_bytes(Path(source).read_bytes())
+    (directory / "admin.crt").unlink()
+    before, subject = contents(directory), pki.hosts_in(KeyPair.at(directory, "tls"))
+    held = ["init", "--renew", "--dir", str(directory)]
+    assert main.main(held) == 0
+    told = "renewed: controller-manager nodeagent-client service-account tls\n"
+    assert capsys.readouterr().out == told
+    after = contents(directory)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {f"{name}.crt" for name in told.split()[1:]}
+    pair = KeyPair.at(directory, "tls")
+    renewed = pair.read(NOW, timedelta(days=364))
+    assert renewed is not None, "for a year"
+    assert pki.hosts_in(pair) == subject
+    assert after["tls.crt"].endswith(after["ca.crt"]), "as before it holds the CA"
+    ssl.create_default_context().load_cert_chain(pair.cert_file, pair.key_file)
+    assert main.main(held) == 0
+    assert capsys.readouterr().out == "renewed: nothing ends soon\n"
+
+
+def test_renewed_credentials_of_the_administrator_are_in_the_kubeconfig(tmp_path: Path) -> None:
+    authority.make(tmp_path, ["10.0.0.1"], 6443, 3600.0, NOW - timedelta(days=300))
+    assert "admin" in authority.renew(tmp_path, NOW)
+    config = load_kubeconfig(str(tmp_path / "admin.kubeconfig"))
+    assert config.cert_data == (tmp_path / "admin.crt").read_bytes()
+    daemon = load_kubeconfig(str(tmp_path / "controller-manager.kubeconfig"))
+    assert daemon.cert_file == str(tmp_path / "controller-manager.crt")
+
+
+def test_only_the_keys_are_kept_from_the_servers_own_user(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    authority.make(directory, ["10.0.0.1"], 6443, 3600.0, NOW)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o711
+    for path in directory.iterdir():
+        expected = 0o644 if path.suffix == ".crt" else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+
+
+def test_a_ca_that_ends_is_not_replaced_either(tmp_path: Path) -> None:
+    authority.make(tmp_path, ["10.0.0.1"], 6443, 3600.0, NOW)
+    before = contents(tmp_path)
+    late = NOW + timedelta(days=3650)
+    for again in (
+        lambda: authority.make(tmp_path, [], 6443, 3600.0, late),
+        lambda: authority.renew(tmp_path, late),
+    ):
+        with pytest.raises(SetupError, match="has ended, or ends within a day"):
+            again()
+    assert contents(tmp_path) == before
+
+
+def test_nothing_is_renewed_where_there_is_no_authority(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["init", "--renew", "--dir", str(tmp_path)]) == 1
+    assert "there is no authority in" in capsys.readouterr().err
+    assert contents(tmp_path) == {}
 
 
 def test_a_ca_that_cannot_be_used_is_not_replaced(
