@@ -236,6 +236,12 @@ RESOURCES: tuple[Resource, ...] = (
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 
 
+def same_objects(resource: Resource) -> tuple[Resource, ...]:
+    """The other kinds that have the same stored objects, each in a form of its own."""
+    stored = resource.stored_name
+    return tuple(each for each in RESOURCES if each.stored_name == stored and each != resource)
+
+
 def resource_of(model: type[ApiObject]) -> Resource:
     """The row of a record class; KeyError for a class that is not served."""
     return _BY_MODEL[model]
