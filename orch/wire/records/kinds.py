@@ -81,6 +81,7 @@ class Resource:
     create_on_update: bool = False  # PUT to a missing name creates it
     unconditional_update: bool = True  # PUT without resourceVersion overwrites
     own_kind: str = ""  # where several kinds share the record
+    own_list_kind: str = ""  # that of its lists, where it is not the kind and `List`
     stored_version: str = ""  # of its objects, where it has several versions
     other_versions: tuple[str, ...] = ()  # of the same objects, that are served
     schema: Mapping[str, Any] | None = field(default=None, compare=False)  # beyond the record
@@ -89,6 +90,10 @@ class Resource:
     @property
     def kind(self) -> str:
         return self.own_kind or _kind_of(self.model)
+
+    @property
+    def list_kind(self) -> str:
+        return self.own_list_kind or f"{self.kind}List"
 
     @property
     def qualified(self) -> str:
