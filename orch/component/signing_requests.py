@@ -47,11 +47,15 @@ class SigningRequest:
 
 
 def read(pem: bytes) -> SigningRequest:
-    """ValueError says what is wrong with it: its form, its key or its signature."""
+    """ValueError says what is wrong with it: its form, its key or its signature. Text may come
+    before it, as in the files that OpenSSL writes.
+    """
     if len(pem) > MAX_BYTES:
         raise ValueError(f"it has {len(pem)} bytes, may have at most {MAX_BYTES}")
-    text = pem.strip()
-    if not (text.startswith(_BEGIN) and text.endswith(_END) and text.count(b"-----BEGIN") == 1):
+    before, begin, rest = pem.strip().partition(_BEGIN)
+    text = begin + rest
+    glued = before and not before.endswith(b"\n")
+    if glued or not text.endswith(_END) or b"-----BEGIN" in before + rest:
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
     try:
         request = x509.load_pem_x509_csr(text)

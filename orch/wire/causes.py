@@ -28,10 +28,10 @@ def invalid_value(path: str, value: Any, detail: str) -> Cause:
     return _cause("FieldValueInvalid", f"Invalid value: {_json(value)}: {detail}", path)
 
 
-def wrong_type(path: str, value: Any, wanted: str) -> Cause:
+def wrong_type(path: str, value: Any, wanted: str, detail: str = "") -> Cause:
     """`wanted` is the JSON type that the field has; of the value only its own is shown."""
     text = f"Invalid value: {_json(json_type(value))}: must be of type {wanted}"
-    return _cause("FieldValueTypeInvalid", text, path)
+    return _cause("FieldValueTypeInvalid", _text(text, detail), path)
 
 
 def json_type(value: Any) -> str:

@@ -227,11 +227,11 @@ def compress(request: web.BaseRequest, response: web.StreamResponse) -> None:
         return
     if body.size is not None and body.size <= SLICE_BYTES:
         return
-    response.headers.add("Vary", "Accept-Encoding")
     encodings = request.headers.get("Accept-Encoding", "")
     if request.version >= HttpVersion11 and negotiation.wants_gzip(encodings):
         body.packed = True
         response.headers["Content-Encoding"] = "gzip"
+        response.headers.add("Vary", "Accept-Encoding")
         response.enable_chunked_encoding()
 
 

@@ -82,6 +82,7 @@ def _strategy(
         tuple(verb for verb in ALL_VERBS if not (is_going and verb == "create")),
         unconditional_update=False,
         own_kind=accepted["kind"],
+        own_list_kind=accepted.get("listKind") or "",
         stored_version=_version_kept(document, stored),
         other_versions=tuple(
             each["name"] for each in spec["versions"] if each["served"] and each is not version

@@ -6,6 +6,7 @@ which a client must ask for explicitly (reference/apiserver.md §1.1).
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,8 +167,20 @@ def _api_resources(resource: Resource) -> list[dict[str, Any]]:
         "kind": resource.kind,
         "verbs": list(resource.verbs),
         **_optional(resource),
+        **_storage_version_hash(resource),
     }
     return [entry, *(_api_subresource(resource, name) for name in resource.subresources)]
+
+
+def _storage_version_hash(resource: Resource) -> dict[str, str]:
+    """By it clients notice that objects are stored in another version from now on."""
+    if not resource.is_stored:
+        return {}
+    stored = f"{resource.group}/{resource.stored_version or resource.version}"
+    if resource.stored_form:
+        stored = f"/{resource.stored_form.api_version}"
+    digest = hashlib.sha256(f"{stored}/{resource.kind}".encode()).digest()
+    return {"storageVersionHash": base64.b64encode(digest[:8]).decode()}
 
 
 def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:

@@ -163,9 +163,44 @@ def _refusals(status: Json) -> Json:
     }
 
 
+_QUERIES = {
+    "allowWatchBookmarks": "Bookmarks in a watch tell how far it is where nothing changes.",
+    "command": "The command with its arguments, one parameter each.",
+    "container": "The container; that of the pod where it has one.",
+    "continue": "Where the last part of a list ended, as its metadata says: the next one is given.",
+    "dryRun": "With All nothing is stored.",
+    "fieldManager": "Who makes the change, as managedFields tell it.",
+    "fieldSelector": "A selector to restrict the list of returned objects by their fields.",
+    "fieldValidation": "Whether unknown fields, and those given twice, end the request.",
+    "follow": "Whether to go on with what is written from now on.",
+    "force": "Whether an apply takes fields that others own.",
+    "gracePeriodSeconds": "How long the object has to end.",
+    "labelSelector": "A selector to restrict the list of returned objects by their labels.",
+    "limit": "The most objects in one answer; the rest is asked for with continue.",
+    "limitBytes": "The most bytes of the log.",
+    "pretty": "Whether to indent the answer.",
+    "ports": "The ports, one parameter each.",
+    "previous": "Whether to read the log of the container before this one.",
+    "propagationPolicy": "What becomes of the objects that this one owns.",
+    "resourceVersion": "The state that is asked for, as resourceVersionMatch says.",
+    "resourceVersionMatch": "Exact for that state alone, NotOlderThan for any since.",
+    "sendInitialEvents": "Whether a watch begins with the objects that are there.",
+    "sinceSeconds": "How old lines of the log may be.",
+    "sinceTime": "When lines of the log begin.",
+    "stderr": "Whether to join the standard error.",
+    "stdin": "Whether to join the standard input.",
+    "stdout": "Whether to join the standard output.",
+    "tailLines": "The number of lines at the end of the log to begin with.",
+    "timeoutSeconds": "How long a list or a watch may take.",
+    "timestamps": "Whether lines begin with their times.",
+    "tty": "Whether the command has a terminal.",
+    "watch": "Watch for changes to the described resources: each is told as it happens.",
+}  # fmt: skip
+
+
 def _query(name: str, kind: str, *choices: str) -> Json:
     schema: Json = {"type": kind, **({"enum": list(choices)} if choices else {})}
-    return {"name": name, "in": "query", "schema": schema}
+    return {"name": name, "in": "query", "description": _QUERIES[name], "schema": schema}
 
 
 def _parameters(verb: str) -> list[Json]:

@@ -47,7 +47,7 @@ class Schemas:
 
     def of_list(self, resource: Resource) -> Json:
         """A reference to a list of the kind."""
-        name = f"{_name_of_kind(resource)}List"
+        name = _name_of_list(resource)
         self.components[name] = {
             "type": "object",
             "description": f"A list of objects of the kind {resource.kind}.",
@@ -58,7 +58,7 @@ class Schemas:
                 "metadata": {"$ref": self._reference("io.orch.meta.ListMeta")},
                 "items": {"type": "array", "items": self.of_kind(resource)},
             },
-            GVK: [{**gvk_of(resource), "kind": f"{resource.kind}List"}],
+            GVK: [{**gvk_of(resource), "kind": resource.list_kind}],
         }
         self.components.setdefault("io.orch.meta.ListMeta", _LIST_META)
         return {"$ref": self._reference(name)}
@@ -149,7 +149,17 @@ def name_of(model: type[WireModel]) -> str:
 def _name_of_kind(resource: Resource) -> str:
     if resource.schema is None:
         return name_of(resource.model)
-    return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
+    return _qualified(resource, resource.kind)
+
+
+def _name_of_list(resource: Resource) -> str:
+    if resource.schema is None:
+        return f"{name_of(resource.model)}List"
+    return _qualified(resource, resource.list_kind)
+
+
+def _qualified(resource: Resource, kind: str) -> str:
+    return ".".join((*reversed(resource.group.split(".")), resource.version, kind))
 
 
 def gvk_of(resource: Resource) -> dict[str, str]:

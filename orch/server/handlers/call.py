@@ -189,7 +189,7 @@ async def small_json(call: Call, most: int) -> bytes | None:
 
 
 def _decoded(call: Call, content_type: str, body: bytes) -> Document:
-    document = bodies.decode_object(body, content_type)
+    document = bodies.decode_object(body, content_type, call.strategy.resource.kind)
     return aliases.to_own(document) if call.info.alias else document
 
 
@@ -256,7 +256,7 @@ def checked_patch(
 async def read_delete_options(call: Call) -> options.DeleteOptions:
     """From body and query; clients send the body without its kind."""
     body, content_type = await received(call)
-    record = bodies.decode_object(body, content_type) if body else {}
+    record = bodies.decode_object(body, content_type, "DeleteOptions") if body else {}
     if record.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")
     return options.parse_delete_options(call.request.query, record)

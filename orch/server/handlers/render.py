@@ -131,7 +131,7 @@ def _envelope(rendering: Rendering, page: Page) -> bytes:
         return orjson.dumps(_table(rendering, [], metadata)).removesuffix(_END)
     kind, version = Form.PARTIAL_LIST.value, _meta_api_version(rendering)
     if rendering.is_plain:
-        kind, version = f"{rendering.resource.kind}List", rendering.api_version
+        kind, version = rendering.resource.list_kind, rendering.api_version
     empty = {"kind": kind, "apiVersion": version, "metadata": metadata, "items": []}
     return orjson.dumps(empty).removesuffix(_END)
 

@@ -108,6 +108,15 @@ def encode_as(resource: Resource, document: Document) -> bytes:
     return encode(document)
 
 
+def converted(document: Document, before: Resource, after: Resource) -> Document:
+    """An object of a kind as one of another kind with the same stored objects."""
+    if before.stored_form and before != after:
+        document = before.stored_form.to_stored(document, before.api_version)
+    if after.stored_form and before != after:
+        document = after.stored_form.from_stored(document, after.api_version)
+    return document
+
+
 def is_in_version(resource: Resource, stored: Stored) -> bool:
     """Whether the object is stored in the version in which it would be stored now."""
     version = f"{resource.group}/{resource.stored_version or resource.version}"

@@ -38,6 +38,9 @@ _TYPES = {
     "bool_type": "boolean", "float_type": "number", "list_type": "array", "dict_type": "object",
     "model_type": "object",
 }  # fmt: skip
+# The reference's words for them, where a patch puts another value there.
+_RESTORED = {"dict_type": "map from", "list_type": "slice from", "model_type": "struct from:"}
+_KINDS = {str: "string", bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
 _MEMBERS = (("int_type", "int"), ("string_type", "str"))  # of a field that takes both
 _PROBLEMS_SHOWN = 8
 _SHOWN_MAX = 200  # characters of a value
@@ -231,7 +234,9 @@ def _shape_cause(error: Any) -> Cause:
     if kind == "literal_error":
         return causes.not_supported(path, value, re.findall("'([^']*)'", error["ctx"]["expected"]))
     if kind in _TYPES:
-        return causes.wrong_type(path, value, _TYPES[kind])
+        wanted = _RESTORED.get(kind)
+        detail = f"cannot restore {wanted} {_KINDS.get(type(value), 'nil')}" if wanted else ""
+        return causes.wrong_type(path, value, _TYPES[kind], detail)
     if kind == "too_long":
         return causes.too_many(path, error["ctx"]["actual_length"], error["ctx"]["max_length"])
     shown = value if isinstance(value, int | float) else str(value)[:_SHOWN_MAX]

@@ -27,16 +27,19 @@ _AS_JSON = (media.JSON, "")
 _INT64_MAX = 2**63 - 1  # below the minimum JSON gives a float, which records refuse
 
 
-def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
-    """The object in a body; ApiError 400, 415. The caller may change it. YAML is for `json_of`."""
+def decode_object(body: bytes, content_type: str, wanted: str = "object") -> dict[str, Any]:
+    """The object in a body; ApiError 400, 415. The caller may change it. YAML is for `json_of`.
+    `wanted` is its kind, for refusals.
+    """
     kind = media.parse_media(content_type).type
     if kind == media.PROTOBUF:
         return protobuf.decode(body)
     if kind not in _AS_JSON:
         raise media.unknown_format(ACCEPTED)
-    data = loads(body, "couldn't read the request body as JSON")
+    unrecognized = f"the object provided is unrecognized (must be of type {wanted})"
+    data = loads(body, f"{unrecognized}: couldn't get version/kind; json parse error")
     if not isinstance(data, dict):
-        raise bad_request("the request body must be a JSON object")
+        raise bad_request(f"{unrecognized}: it is no JSON object")
     decoded: dict[str, Any] = drop_nulls(data)
     return decoded
 

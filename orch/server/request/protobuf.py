@@ -18,11 +18,11 @@ from orch.wire.errors import ApiError, bad_request
 _Form = Callable[[Any], Any]
 MAGIC = b"k8s\x00"
 KINDS = (
-    "Binding", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DeleteOptions", "Eviction",
-    "Lease", "LocalSubjectAccessReview", "Namespace", "Pod", "PodTemplate", "PriorityClass",
-    "ResourceQuota", "Role", "RoleBinding", "RuntimeClass", "Secret", "SelfSubjectAccessReview",
-    "SelfSubjectReview", "SelfSubjectRulesReview", "ServiceAccount", "SubjectAccessReview",
-    "TokenRequest", "TokenReview",
+    "Binding", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ConfigMap",
+    "DeleteOptions", "Eviction", "Lease", "LocalSubjectAccessReview", "Namespace", "Pod",
+    "PodTemplate", "PriorityClass", "ResourceQuota", "Role", "RoleBinding", "RuntimeClass",
+    "Secret", "SelfSubjectAccessReview", "SelfSubjectReview", "SelfSubjectRulesReview",
+    "ServiceAccount", "SubjectAccessReview", "TokenRequest", "TokenReview",
 )  # fmt: skip
 INLINED = ("ephemeralContainerCommon", "handler", "localObjectReference", "volumeSource")
 _MAX_FIELDS = 20_000  # each takes microseconds, and up to 300 bytes of memory in the parser

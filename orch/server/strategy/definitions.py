@@ -141,8 +141,8 @@ def _name_causes(given: Document) -> Iterator[Cause]:
         text = given[name]
         problems = dns1123_label_problems(text.lower())
         yield from causes.invalid_values(f"spec.names.{name}", text, problems)
-    if given["listKind"] != f"{given['kind']}List":
-        text = f"must be {given['kind']}List"
+    if given["listKind"] == given["kind"]:
+        text = "kind and listKind may not be the same"
         yield causes.invalid_value("spec.names.listKind", given["listKind"], text)
     for name in ("shortNames", "categories"):
         listed = given.get(name) or []

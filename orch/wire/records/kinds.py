@@ -83,6 +83,7 @@ class Resource:
     create_on_update: bool = False  # PUT to a missing name creates it
     unconditional_update: bool = True  # PUT without resourceVersion overwrites
     own_kind: str = ""  # where several kinds share the record
+    own_list_kind: str = ""  # that of its lists, where it is not the kind and `List`
     stored_version: str = ""  # of its objects, where it has several versions
     other_versions: tuple[str, ...] = ()  # of the same objects, that are served
     schema: Mapping[str, Any] | None = field(default=None, compare=False)  # beyond the record
@@ -91,6 +92,10 @@ class Resource:
     @cached_property
     def kind(self) -> str:
         return self.own_kind or _kind_of(self.model)
+
+    @cached_property
+    def list_kind(self) -> str:
+        return self.own_list_kind or f"{self.kind}List"
 
     @cached_property
     def qualified(self) -> str:
@@ -236,6 +241,12 @@ RESOURCES: tuple[Resource, ...] = (
     CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, *REVIEWS,
 )  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
+
+
+def same_objects(resource: Resource) -> tuple[Resource, ...]:
+    """The other kinds that have the same stored objects, each in a form of its own."""
+    stored = resource.stored_name
+    return tuple(each for each in RESOURCES if each.stored_name == stored and each != resource)
 
 
 def resource_of(model: type[ApiObject]) -> Resource:

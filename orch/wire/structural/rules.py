@@ -215,7 +215,7 @@ def _maps(schema: Schema, path: str) -> Iterator[Cause]:
     others, at = schema.get("additionalProperties"), f"{path}.additionalProperties"
     if others is False:
         yield causes.forbidden(at, "must not be false")
-    elif others and "properties" in schema:
+    elif isinstance(others, dict) and schema.get("properties"):
         yield causes.forbidden(at, "excludes properties: an object is a map or a record")
 
 

@@ -47,6 +47,11 @@ def test_a_request_says_what_is_asked_for() -> None:
     assert (read.dns_names, read.addresses, read.others) == (("n1",), ("10.0.0.1",), ())
 
 
+def test_text_may_come_before_a_request() -> None:
+    described = b"# of a test\nCertificate Request:\n    Data:\n" + GOOD
+    assert signing_requests.read(described) == signing_requests.read(GOOD)
+
+
 @pytest.mark.parametrize(
     "key",
     [ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP521R1()),
@@ -63,6 +68,7 @@ def test_keys_of_today_are_accepted(key: object) -> None:
         (b"", "PEM block type must be"),
         (b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n", "PEM block type"),
         (GOOD + GOOD, "PEM block type"),
+        (b"# one line " + GOOD, "PEM block type"),
         (b"-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n" + GOOD, "PEM block"),
         (GOOD.replace(b"\n", b"\n!!", 2), ""),
         (GOOD[:200] + GOOD[-40:], ""),

@@ -1,22 +1,24 @@
 """Webhooks as their configurations describe them, and which of them a request concerns; pure.
 
 Rules as the reference's: a request fits a rule that has its operation, group, version, resource and
-scope, and both selectors must match. Where a group has two names here, or a kind several versions,
-a webhook whose match policy is `Equivalent` is asked, and sees objects, under those its rules use.
+scope, and both selectors must match. Where a group has two names here, a kind several versions, or
+objects are served as two kinds, a webhook whose match policy is `Equivalent` is asked, and sees
+objects, under those its rules use.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from orch.server.objects.document import Document, ObjectTarget
 from orch.server.strategy.webhooks import DEFAULT_TIMEOUT_S, EVERY
 from orch.wire import raw
-from orch.wire.records import aliases
+from orch.wire.records import aliases, kinds
 from orch.wire.records.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from orch.wire.selectors import LabelSelector, label_selector_of
 
@@ -24,10 +26,13 @@ MAX_CONFIGURATIONS = 100  # of a kind
 
 
 class Name(NamedTuple):
-    """One of those that a resource has: a name of its group, and a version."""
+    """One of those that a resource has: a name of its group, and a version; objects look under it
+    as those of the kind `form` do.
+    """
 
     group: str
     version: str
+    form: Resource
 
 
 class Matched(NamedTuple):
@@ -94,14 +99,8 @@ class Hook:
 
     def name_for(self, asked: Matched) -> Name | None:
         """The name under which it is asked; None when its rules do not fit."""
-        resource = asked.resource
-        groups: tuple[str, ...] = (asked.group,)
-        versions: tuple[str, ...] = (resource.version,)
-        if not self.is_exact:
-            own = resource.group
-            groups = (asked.group, own, aliases.UPSTREAM_BY_OWN.get(own, own))
-            versions += resource.other_versions
-        for name in (Name(group, version) for version in versions for group in groups):
+        names = _names(asked)
+        for name in islice(names, 1) if self.is_exact else names:
             if any(rule.fits(asked, name) for rule in self.rules):
                 return name
         return None
@@ -119,6 +118,21 @@ class Hook:
     def _selects_object(self, document: Document) -> bool:
         metadata = document.get("metadata")
         return isinstance(metadata, dict) and self.objects.matches(metadata.get("labels") or {})
+
+
+def _names(asked: Matched) -> Iterator[Name]:
+    """Every name of the resource, that of the request first."""
+    resource = asked.resource
+    for version in (resource.version, *resource.other_versions):
+        for group in (asked.group, *_names_of(resource.group)):
+            yield Name(group, version, resource)
+    for other in kinds.same_objects(resource):
+        for group in _names_of(other.group):
+            yield Name(group, other.version, other)
+
+
+def _names_of(group: str) -> tuple[str, ...]:
+    return group, aliases.UPSTREAM_BY_OWN.get(group, group)
 
 
 # How many configurations of a kind there are.

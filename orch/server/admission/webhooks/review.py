@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from orch.server.admission.webhooks.hooks import Hook, Name
-from orch.server.objects.document import Attempt, Document, ObjectTarget
+from orch.server.objects.document import Attempt, Document, ObjectTarget, converted
 from orch.server.request.bodies import MAX_PATCH_VALUES, MAX_VALUES, drop_nulls, require_bounded
 from orch.wire import raw
 from orch.wire.errors import ApiError
@@ -59,7 +59,7 @@ class WebhookAnswer:
 def question(target: ObjectTarget, attempt: Attempt, asked: Name, uid: str) -> bytes:
     """The AdmissionReview of a request, under this name of its resource."""
     resource = target.strategy.resource
-    own = resource.api_version, resource.kind
+    own = resource.api_version, asked.form.kind
     api_version, kind = own if attempt.kind is None else attempt.kind
     if api_version == resource.api_version:
         api_version = _api_version(asked)
@@ -67,7 +67,7 @@ def question(target: ObjectTarget, attempt: Attempt, asked: Name, uid: str) -> b
     shown = partial(_shown_as, resource, asked)
     name = target.name or raw.text(attempt.new, "metadata", "name")
     of_kind = {"group": kind_group, "version": kind_version, "kind": kind}
-    of_resource = {**asked._asdict(), "resource": resource.plural}
+    of_resource = {"group": asked.group, "version": asked.version, "resource": resource.plural}
     requested = {"group": target.alias or resource.group, "version": resource.version}
     part = {"subResource": target.subresource, "requestSubResource": target.subresource}
     options = {"kind": _OPTIONS.get(attempt.operation, ""), "apiVersion": "meta.k8s.io/v1"}
@@ -98,19 +98,25 @@ def _api_version(name: Name) -> str:
 
 def _shown_as(resource: Resource, name: Name, document: Document) -> Document:
     """An object of this server as one under the name; versions differ in nothing else."""
-    if name.group != resource.group:
+    form = name.form
+    document = converted(document, resource, form)
+    if name.group != form.group:
         return aliases.to_upstream(document)
-    if name.version == resource.version or document.get("apiVersion") != resource.api_version:
+    if name.version == form.version or document.get("apiVersion") != form.api_version:
         return document
     return {**document, "apiVersion": _api_version(name)}
 
 
 def _taken_back(resource: Resource, name: Name, document: Document) -> Document:
-    if name.group != resource.group:
-        return aliases.to_own(document)
-    if document.get("apiVersion") != _api_version(name):
-        return document
-    return {**document, "apiVersion": resource.api_version}
+    """An object under the name as one of this server; AnswerRefused."""
+    form = name.form
+    if name.group != form.group:
+        document = aliases.to_own(document)
+    elif document.get("apiVersion") == _api_version(name):
+        document = {**document, "apiVersion": form.api_version}
+    if form != resource and document.get("apiVersion") != form.api_version:
+        raise AnswerRefused("its patch changes apiVersion")
+    return converted(document, form, resource)
 
 
 def read(hook: Hook, body: bytes, uid: str) -> WebhookAnswer:

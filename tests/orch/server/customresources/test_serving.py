@@ -214,6 +214,16 @@ async def test_documents_about_the_served_kinds_follow_the_definitions(api: Api)
     assert f"apis/{GROUP}/v1" not in (await api.call("GET", "/openapi/v3")).json["paths"]
 
 
+async def test_lists_may_have_a_kind_of_their_own(api: Api) -> None:
+    await define(api, definition("widgets", listKind="Widgetry"))
+    await define(api, definition("widgetlists", kind="WidgetList"))
+    listed = (await api.call("GET", WIDGETS)).json
+    assert (listed["kind"], listed["items"]) == ("Widgetry", [])
+    schemas = (await api.call("GET", f"/openapi/v3/apis/{GROUP}/v1")).json["components"]["schemas"]
+    assert "items" in schemas["com.example.v1.Widgetry"]["properties"]
+    assert "spec" in schemas["com.example.v1.WidgetList"]["properties"]
+
+
 async def test_with_its_definition_a_kind_loses_its_objects_and_its_watches(api: Api) -> None:
     name = f"widgets.{GROUP}"
     await define(api, definition())

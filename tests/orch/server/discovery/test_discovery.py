@@ -91,6 +91,21 @@ def test_a_client_finds_by_the_group_of_a_subresource_what_to_send() -> None:
     assert listed["pods/ephemeralcontainers"]["verbs"] == ["get", "patch", "update"]
 
 
+@pytest.mark.parametrize(
+    ("path", "plural", "digest"),  # as a server of the reference answers
+    [
+        ("/api/v1", "pods", "xPOwRZ+Yhw8="),
+        ("/api/v1", "configmaps", "qFsyl6wFWjQ="),
+        ("/api/v1", "nodes", "XwShjMxG9Fs="),
+        ("/api/v1", "events", "r2yiGXH7wu8="),
+        ("/apis/events.orch.io/v1", "events", "r2yiGXH7wu8="),  # they are stored as those above
+    ],
+)
+def test_a_kind_tells_in_which_version_it_is_stored(path: str, plural: str, digest: str) -> None:
+    (entry,) = (one for one in read(path)["resources"] if one["name"] == plural)
+    assert entry["storageVersionHash"] == digest
+
+
 def test_a_review_is_only_created() -> None:
     resources = read("/apis/authorization.orch.io/v1")["resources"]
     assert {(r["name"], r["namespaced"]) for r in resources} == {
@@ -99,7 +114,7 @@ def test_a_review_is_only_created() -> None:
         ("selfsubjectaccessreviews", False),
         ("selfsubjectrulesreviews", False),
     }
-    assert all(r["verbs"] == ["create"] for r in resources)
+    assert all(r["verbs"] == ["create"] and "storageVersionHash" not in r for r in resources)
 
 
 def test_plain_json_and_documents_below_the_root_are_legacy() -> None:

@@ -169,3 +169,21 @@ def test_the_older_form_in_json_has_the_same_paths() -> None:
     assert "application/strategic-merge-patch+json" in patch["consumes"]
     assert {"name": "body", "in": "body", "required": True, "schema": {"type": "array", "items": {
         "type": "object"}}} in patch["parameters"]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", ["v2", "v3"])
+def test_every_parameter_of_a_query_says_what_it_does(document: str) -> None:
+    bodies = openapi.documents(RESOURCES) if document == "v3" else {"": openapi.v2_json(RESOURCES)}
+    said = {
+        parameter["name"]: parameter.get("description", "")
+        for path, body in bodies.items()
+        if path != "/openapi/v3"
+        for item in orjson.loads(body)["paths"].values()
+        for operation in item.values()
+        if isinstance(operation, dict)
+        for parameter in operation["parameters"]
+        if parameter["in"] == "query"
+    }
+    assert [name for name, text in said.items() if not text.endswith(".")] == []
+    assert "list of returned objects" in said["fieldSelector"]
+    assert said["watch"].startswith("Watch for changes to the described resources")

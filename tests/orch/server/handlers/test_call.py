@@ -46,10 +46,7 @@ async def test_a_large_list_arrives_whole_with_its_length(api: Api) -> None:
     answer = await api.call("GET", CONFIG_MAPS, headers={"Accept-Encoding": "identity"})
     assert answer.status == 200
     assert answer.headers["Content-Length"] == str(len(answer.body))
-    assert (answer.headers["Vary"], "Content-Encoding" in answer.headers) == (
-        "Accept-Encoding",
-        False,
-    )
+    assert not {"Vary", "Content-Encoding"} & answer.headers.keys()
     assert [len(item["data"]["k"]) for item in answer.json["items"]] == [300_000] * 4
     head = await api.call("HEAD", CONFIG_MAPS)
     assert (head.status, head.body) == (200, b"")
@@ -83,6 +80,7 @@ async def test_large_answers_are_compressed_for_who_takes_that_but_no_watches(
     asked = {"Accept": accept, "Accept-Encoding": "br, gzip;q=0.5"}
     async with api.session("admin").get(api.url(path), headers=asked) as response:
         assert response.headers.get("Content-Encoding") == ("gzip" if packed else None)
+        assert response.headers.get("Vary") == ("Accept-Encoding" if packed else None)
         assert await response.read() == plain.body
     received = gzip.decompress(await _raw(api, path, accept)) if packed else plain.body
     assert received == plain.body

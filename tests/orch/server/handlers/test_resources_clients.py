@@ -138,7 +138,21 @@ async def test_pages_at_a_version_show_that_version_and_a_list_from_memory_has_n
             {"spec": {"containers": "none"}},
             "FieldValueTypeInvalid",
             "spec.containers",
-            'Invalid value: "string": must be of type array',
+            'Invalid value: "string": must be of type array: cannot restore slice from string',
+        ),
+        (
+            STRATEGIC,
+            {"metadata": {"labels": "invalid"}},
+            "FieldValueTypeInvalid",
+            "metadata.labels",
+            'Invalid value: "string": must be of type object: cannot restore map from string',
+        ),
+        (
+            JSON_PATCH,
+            [{"op": "replace", "path": "/spec", "value": 1.5}],
+            "FieldValueTypeInvalid",
+            "spec",
+            'Invalid value: "number": must be of type object: cannot restore struct from: float64',
         ),
         (
             STRATEGIC,
@@ -253,8 +267,8 @@ async def test_yaml_is_taken_and_answered(api: Api) -> None:
     ("body", "status", "text"),
     [
         (b"a: [", 400, "couldn't read the request body as YAML"),
-        (b"- a", 400, "must be a JSON object"),
-        (b"", 400, "must be a JSON object"),
+        (b"- a", 400, "it is no JSON object"),
+        (b"", 400, "it is no JSON object"),
         (b"a: 1\na: 2", 400, "the key is given twice"),
         (b"a: 1\n---\na: 2", 400, "YAML"),
         (b"n: " + b"9" * 30, 400, "YAML"),

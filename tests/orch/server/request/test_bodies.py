@@ -17,6 +17,8 @@ from orch.server.request.bodies import (
 from orch.wire.errors import ApiError
 from tests.orch.server.request.test_protobuf import envelope, field
 
+UNRECOGNIZED = "the object provided is unrecognized (must be of type Pod)"
+
 
 @pytest.mark.parametrize(
     ("body", "content_type", "document"),
@@ -37,20 +39,21 @@ def test_bodies_are_read_by_their_content_type(body, content_type, document) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "code"),
+    ("body", "content_type", "code", "text"),
     [
-        (b"", "application/json", 400),
-        (b'{"a":1', "application/json", 400),
-        (b'"text"', "application/json", 400),
-        (b"\xff", "application/json", 400),
-        (b'{"a":1}', "application/vnd.kubernetes.protobuf", 400),
-        (b"a=1", "application/x-www-form-urlencoded", 415),
+        (b"", "application/json", 400, UNRECOGNIZED),
+        (b'{"a":1', "application/json", 400, UNRECOGNIZED),
+        (b"apiVersion: v1", "application/json", 400, f"{UNRECOGNIZED}: couldn't get version/kind"),
+        (b'"text"', "application/json", 400, UNRECOGNIZED),
+        (b"\xff", "application/json", 400, UNRECOGNIZED),
+        (b'{"a":1}', "application/vnd.kubernetes.protobuf", 400, ""),
+        (b"a=1", "application/x-www-form-urlencoded", 415, ""),
     ],
 )
-def test_what_is_no_object_is_refused(body, content_type, code) -> None:
+def test_what_is_no_object_is_refused(body, content_type, code, text) -> None:
     with pytest.raises(ApiError) as caught:
-        decode_object(body, content_type)
-    assert caught.value.code == code
+        decode_object(body, content_type, "Pod")
+    assert (caught.value.code, caught.value.message.startswith(text)) == (code, True)
 
 
 @pytest.mark.parametrize(

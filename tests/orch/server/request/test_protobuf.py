@@ -292,6 +292,37 @@ META = (
             },
         ),
         (
+            envelope(
+                "certificates.k8s.io/v1",
+                "CertificateSigningRequest",
+                field(
+                    2,
+                    field(1, b"PEM")
+                    + field(2, "jane")
+                    + field(5, "client auth")
+                    + field(6, field(1, "k") + field(2, field(1, "v")))
+                    + field(7, "example.com/signer")
+                    + field(8, 600),
+                )
+                + field(3, field(1, field(1, "Approved") + field(2, "Because") + field(6, "True"))),
+            ),
+            {
+                "apiVersion": "certificates.k8s.io/v1",
+                "kind": "CertificateSigningRequest",
+                "spec": {
+                    "request": "UEVN",
+                    "username": "jane",
+                    "usages": ["client auth"],
+                    "extra": {"k": ["v"]},
+                    "signerName": "example.com/signer",
+                    "expirationSeconds": 600,
+                },
+                "status": {
+                    "conditions": [{"type": "Approved", "reason": "Because", "status": "True"}]
+                },
+            },
+        ),
+        (
             envelope("v1", "Binding", field(2, field(1, "Node") + field(3, "n1"))),
             {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}},
         ),

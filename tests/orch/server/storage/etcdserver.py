@@ -76,7 +76,7 @@ class EtcdServer:
     def paused(self) -> Iterator[None]:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)  # on a busy machine it runs on for a while
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)  # a busy machine takes a while
         try:
             yield
         finally:

@@ -39,7 +39,7 @@ def test_a_new_definition_is_completed() -> None:
         ({"scope": "Everywhere"}, ["spec.scope"]),
         ({"conversion": {"strategy": "Webhook"}}, ["spec.conversion.strategy"]),
         ({"preserveUnknownFields": True}, ["spec.preserveUnknownFields"]),
-        ({"names": {"listKind": "Widgets"}}, ["spec.names.listKind"]),
+        ({"names": {"listKind": "Widget"}}, ["spec.names.listKind"]),
         ({"names": {"kind": "Wid get"}},
          ["spec.names.singular", "spec.names.kind", "spec.names.listKind"]),
         ({"names": {"shortNames": ["A"]}}, ["spec.names.shortNames[0]"]),

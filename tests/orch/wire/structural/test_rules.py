@@ -31,6 +31,7 @@ def found(schema: Any) -> list[str]:
         {EITHER: True, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^1%?$"},
         {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"},
         {"type": "object", "additionalProperties": True},
+        {"type": "object", "properties": {"b": TEXT}, "additionalProperties": True},
         {"type": "object", "x-kubernetes-embedded-resource": True, PRESERVE: True},
         {
             "type": "object",

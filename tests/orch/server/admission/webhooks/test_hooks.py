@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from orch.server.admission.webhooks.hooks import Hook, Matched, concerned, hooks_of
-from orch.wire.records.kinds import CONFIG_MAPS, NODES, PODS, ROLES, Resource
+from orch.wire.records.kinds import (
+    CONFIG_MAPS,
+    EVENT_REPORTS,
+    EVENTS,
+    NODES,
+    PODS,
+    ROLES,
+    Resource,
+)
 
 EVERYTHING = {
     "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"],
 }  # fmt: skip
 RBAC, RBAC_UPSTREAM = "rbac.authorization.orch.io", "rbac.authorization.k8s.io"
+REPORTS, REPORTS_UPSTREAM = "events.orch.io", "events.k8s.io"
 
 
 def hook(*rules: dict[str, Any], **fields: Any) -> Hook:
@@ -79,9 +88,16 @@ def test_a_rule_fits_what_it_names(rule: dict[str, Any], request_: Matched, fits
         ("Exact", [RBAC_UPSTREAM], asked(ROLES, group=RBAC_UPSTREAM), RBAC_UPSTREAM),
         ("Exact", [RBAC], asked(ROLES, group=RBAC_UPSTREAM), None),
         ("Equivalent", ["apps"], asked(ROLES), None),
+        ("Equivalent", [""], asked(EVENT_REPORTS), ""),
+        ("Equivalent", [REPORTS], asked(EVENTS), REPORTS),
+        ("Equivalent", [REPORTS_UPSTREAM], asked(EVENTS), REPORTS_UPSTREAM),
+        ("Equivalent", ["", REPORTS], asked(EVENTS), ""),
+        ("Equivalent", ["*"], asked(EVENT_REPORTS), REPORTS),
+        ("Exact", [REPORTS], asked(EVENTS), None),
+        ("Exact", [""], asked(EVENT_REPORTS), None),
     ],
 )
-def test_a_group_counts_under_both_its_names_unless_exact(
+def test_every_name_of_a_group_counts_unless_exact(
     policy: str, groups: list[str], request_: Matched, group: str | None
 ) -> None:
     made = hook({"apiGroups": groups}, matchPolicy=policy)

@@ -14,8 +14,10 @@ from orch.server.admission.webhooks.review import AnswerRefused, WebhookAnswer
 from orch.server.objects.document import Attempt, ObjectTarget
 from orch.server.strategy import pods
 from orch.wire.records.authentication import Identity
+from orch.wire.records.kinds import PODS
 
 UID = "0f1e"
+POD = Name("", "v1", PODS)
 REVIEW = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
 
 
@@ -112,7 +114,7 @@ def test_a_refusal_is_one_to_clients_whatever_its_code(
 
 def patched(document: Any, operations: list[Any]) -> Any:
     verdict = WebhookAnswer(True, patch=tuple(operations))
-    return review.patched(pods.STRATEGY.resource, Name("", "v1"), document, verdict)
+    return review.patched(PODS, POD, document, verdict)
 
 
 BOMB = [
@@ -155,9 +157,7 @@ def test_the_object_that_was_sent_stays_as_it_was() -> None:
 def test_what_is_asked_names_the_request() -> None:
     target = ObjectTarget(pods.STRATEGY, Identity("jane", ("g",), "7", {"k": ("v",)}), "ns")
     new = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}}
-    body = orjson.loads(
-        review.question(target, Attempt("CREATE", new, dry_run=True), Name("", "v1"), UID)
-    )
+    body = orjson.loads(review.question(target, Attempt("CREATE", new, dry_run=True), POD, UID))
     assert {key: body[key] for key in REVIEW} == REVIEW
     asked = body["request"]
     assert asked.pop("object") == new
