@@ -46,7 +46,7 @@ class VolumeFile:
     owner: int | None = None  # whose file it is; None: the agent's
 
 
-class Room:
+class FileRoom:
     """What the volumes of one pod may still show. A key of an object, or the pod's annotations, can
     be shown any number of times, so that a short text would fill a disk, or the agent's memory.
     """
@@ -76,14 +76,14 @@ def files(
     volume: Volume,
     objects: Objects,
     allocatable: Mapping[str, str],
-    room: Room | None = None,
+    room: FileRoom | None = None,
 ) -> list[VolumeFile]:
     """The files of a volume; NotThere and SpecError name what is missing or wrong.
 
     The last of several files with the same path wins; no file can lie below another. `room` is for
     all volumes of the pod.
     """
-    projected, room = _as_projected(volume), room or Room()
+    projected, room = _as_projected(volume), room or FileRoom()
     chosen: dict[str, VolumeFile] = {}
     for source in projected.sources or ():
         for file in _files_of(pod, source, projected.defaultMode, objects, allocatable):

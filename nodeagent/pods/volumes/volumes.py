@@ -224,7 +224,7 @@ class VolumeStore:
 
     def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
         places: dict[str, str] = {}
-        room = volume_files.Room()
+        room = volume_files.FileRoom()
         _require_few_mounts(pod)
         try:
             # Created first and removed last: it shows that something of the pod is left.
@@ -242,7 +242,9 @@ class VolumeStore:
                 raise VolumeError(text) from error
         return places
 
-    def _make(self, pod: Pod, volume: Volume, data: ProjectedData, room: volume_files.Room) -> str:
+    def _make(
+        self, pod: Pod, volume: Volume, data: ProjectedData, room: volume_files.FileRoom
+    ) -> str:
         if volume.hostPath is not None:
             return prepare(volume.hostPath)
         kind = next((key for key in _KINDS if getattr(volume, key) is not None), "")
