@@ -2,20 +2,22 @@
 
 `run` is the agent's pod loop. When it ends, pods keep running; the next agent finds them again.
 `remove_all` is for agents configured to remove their pods on exit. Two pods of the same name cannot
-both run: the first wins, files before the API.
+both run: the first wins, files before the API. Pods that have ended and left nothing here may be
+many, since anybody may bind pods to a node by name: they cost a look each, and get no worker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from nodeagent.pods.decide import admission, preemption
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.sources import source
 from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker import report
 from nodeagent.pods.worker.services import PodServices
@@ -30,33 +32,11 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """`refused` are messages about the pods left out."""
-
-    pods: tuple[Pod, ...]
-    refused: tuple[str, ...]
+def _uid(pod: Pod) -> str:
+    return pod.metadata.uid or ""
 
 
-def merge(listed: Iterable[Pod]) -> Desired:
-    """Keep the first pod of every name and of every uid."""
-    kept: dict[str, Pod] = {}
-    by_name: dict[str, Pod] = {}
-    refused: list[str] = []
-    for pod in listed:
-        uid = pod.metadata.uid or ""
-        other = by_name.get(pod.key) or kept.get(uid)
-        if other is not None:
-            what = "name" if other.key == pod.key else "uid"
-            refused.append(
-                f"pod {pod.key} ({uid}) is not run: pod {other.key} ({other.metadata.uid}) "
-                f"has the same {what}; give it another"
-            )
-            continue
-        kept[uid] = by_name[pod.key] = pod
-    return Desired(tuple(kept.values()), tuple(refused))
-
-
+_TURN_S = 0.005
 _NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
 _RECHECK_SOON_S = 1.0  # while pods end for a critical one
@@ -205,31 +185,39 @@ class PodWorkers:
         later in this pass must not make pods look unwanted.
         """
         complete = all(source.ready for source in self._sources)
-        wanted = merge(pod for source in self._sources for pod in source.pods())
+        listed = [pod for source in self._sources for pod in source.pods()]
+        over = {_uid(pod) for pod in listed if self._is_over(pod)}
+        wanted = source.merge(pod for pod in listed if pod.metadata.uid not in over)
         pods = await self._allocated(wanted.pods)
         for message in set(wanted.refused) - set(self._refused):
             log.error("%s", message)
         self._refused = wanted.refused
-        self._registry.set_desired(pods, complete=complete)
+        self._registry.set_desired(pods, over=over, complete=complete)
         self._update_settings()
-        uids = {pod.metadata.uid or "" for pod in pods}
         now_s = asyncio.get_running_loop().time()
-        self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in uids}
-        self._removed &= uids
+        uids = over | (live := set(map(_uid, pods)))
+        self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in live}
+        for known in (self._removed, self._rejected, self._preempted):
+            known &= uids
         self._attempts = {uid: kept for uid, kept in self._attempts.items() if uid in uids}
-        self._rejected &= uids
-        self._preempted &= uids
         self._recheck_s = _RECHECK_S
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(PodRemoval())
-        for pod in pods:
-            self._assign(pod)
+        await self._assign_all(pods)
         if self._registry.listed and complete:
-            await self._remove_orphans(uids)
-            self._services.allocations.retain({*uids, *self._workers})
+            await self._remove_orphans(uids, live)
+            unfinished = self._registry.unfinished().union(map(_uid, self._unfinished()))
+            self._services.allocations.retain(unfinished)
         await self._services.allocations.save()
-        await self._services.cgroups.balance(pods)
+        await self._services.cgroups.balance(self._unfinished())
+
+    def _is_over(self, pod: Pod) -> bool:
+        """Whether the pod has ended, left nothing to the runtime, and nothing is under way."""
+        if pod.status.phase not in FINAL_PHASES or pod.metadata.deletionTimestamp:
+            return False
+        uid = _uid(pod)
+        return uid not in self._workers and self._registry.has_nothing(uid)
 
     async def _allocated(self, desired: Sequence[Pod]) -> Sequence[Pod]:
         """The pods with what this node has granted them; a resize waits for the node, too."""
@@ -238,12 +226,23 @@ class PodWorkers:
         in_use = self._unfinished()
         return await self._services.allocations.settle(desired, in_use, allocatable)
 
+    async def _assign_all(self, pods: Sequence[Pod]) -> None:
+        """Others of the loop have their turn in between: thousands of pods may be new at once."""
+        loop, turn_ends_s = asyncio.get_running_loop(), 0.0
+        for pod in pods:
+            if loop.time() > turn_ends_s:
+                await asyncio.sleep(0)
+                turn_ends_s = loop.time() + _TURN_S
+            self._assign(pod)
+
     def _assign(self, pod: Pod) -> None:
-        uid = pod.metadata.uid or ""
+        uid = _uid(pod)
         if uid in self._removed:
             return
         if worker := self._workers.get(uid):
             worker.update(pod)
+        elif uid in self._rejected and not pod.metadata.deletionTimestamp:
+            return
         elif any(other.pod and other.pod.key == pod.key for other in self._workers.values()):
             return  # a former pod of this name is being removed; that triggers this again
         elif not pod.metadata.deletionTimestamp and not self._admits(pod):
@@ -268,9 +267,11 @@ class PodWorkers:
     def _admits(self, pod: Pod) -> bool:
         """Whether the node has room for a new pod; a rejection is final."""
         uid = pod.metadata.uid or ""
-        if uid in self._rejected or not self._registry.settled(uid):
+        if not self._registry.settled(uid):
             return False  # until settled, the pod may turn out to be running already
-        if pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
+        if pod.status.phase in FINAL_PHASES:
+            return True
+        if not self._registry.view(uid).empty:
             self._services.allocations.grant(pod, runs=True)
             return True  # it was admitted before
         refusal, devices = self._closed, self._services.devices
@@ -322,8 +323,10 @@ class PodWorkers:
     def _unfinished(self) -> list[Pod]:
         return [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
 
-    async def _remove_orphans(self, wanted: set[str]) -> None:
-        """Remove what the runtime or the disk holds of pods that no source wants."""
+    async def _remove_orphans(self, wanted: set[str], live: set[str]) -> None:
+        """Remove what the runtime holds of pods that no source wants; the disk, of those that are
+        not `live`.
+        """
         for view in self._registry.views().values():
             if view.uid in wanted or view.uid in self._workers or self._may_be_wanted(view):
                 continue
@@ -333,7 +336,7 @@ class PodWorkers:
             return
         self._dirs_checked = True
         for uid in found:
-            if uid not in wanted and uid not in self._workers and uid not in self._spared:
+            if uid not in live and uid not in self._workers and uid not in self._spared:
                 log.info("removing the leftovers of pod %s", uid)
                 self._worker_of(uid, None).remove(PodRemoval())
 

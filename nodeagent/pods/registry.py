@@ -90,6 +90,7 @@ class PodRegistry:
         self._unread: set[str] = set()  # uids of listed pods with changed details
         self._settings = settings
         self._desired: dict[str, Pod] = {}
+        self._over: Collection[str] = ()
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
         self._views: dict[str, ObservedPod] = {}
@@ -136,11 +137,14 @@ class PodRegistry:
         """Uids of pods that may use devices, now or later; None while not all are known."""
         if not self.complete or not self.listed:
             return None
+        return self.unfinished() | {uid for uid, view in self._views.items() if view.active}
+
+    def unfinished(self) -> set[str]:
+        """Uids of desired pods that have not ended."""
         statuses = (
             (uid, self._statuses.get(uid) or pod.status) for uid, pod in self._desired.items()
         )
-        lasting = {uid for uid, status in statuses if status.phase not in FINAL_PHASES}
-        return lasting | {uid for uid, view in self._views.items() if view.active}
+        return {uid for uid, status in statuses if status.phase not in FINAL_PHASES}
 
     def noted_devices(self) -> Iterator[tuple[str, str, str]]:
         """Uid, name and note of each container that was made with devices and has not ended."""
@@ -153,8 +157,8 @@ class PodRegistry:
     # ---- desired
 
     def live_uids(self) -> Collection[str] | None:
-        """Uids of all desired pods; None while not all of them are known."""
-        return set(self._desired) if self.complete else None
+        """Uids of all pods that some source wants; None while not all of them are known."""
+        return {*self._desired, *self._over} if self.complete else None
 
     def desired(self, uid: str) -> Pod | None:
         return self._desired.get(uid)
@@ -163,9 +167,13 @@ class PodRegistry:
         """The pods that should run here as their sources gave them, without their statuses."""
         return list(self._desired.values())
 
-    def set_desired(self, pods: Iterable[Pod], *, complete: bool = True) -> None:
-        """Replace the whole set; each pod has a uid and a name of its own."""
-        self.complete = complete
+    def set_desired(
+        self, pods: Iterable[Pod], *, over: Collection[str] = (), complete: bool = True
+    ) -> None:
+        """Replace the whole set; each pod has a uid and a name of its own. `over` are the uids of
+        those that have ended and left nothing here: nothing else is known of them.
+        """
+        self.complete, self._over = complete, over
         self._desired = {pod.metadata.uid or "": pod for pod in pods}
         self._uids = {
             (pod.metadata.namespace or "", pod.metadata.name): uid
@@ -192,6 +200,10 @@ class PodRegistry:
     def view(self, uid: str) -> ObservedPod:
         """The pod as the runtime reports it; empty for an unknown pod."""
         return self._views.get(uid) or ObservedPod(uid, "", "")
+
+    def has_nothing(self, uid: str) -> bool:
+        """Whether the runtime is known to hold nothing of a pod."""
+        return uid not in self._views and self.settled(uid)
 
     def settled(self, uid: str) -> bool:
         """Whether the view of a pod is complete: listed, with every detail read."""

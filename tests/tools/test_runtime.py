@@ -378,3 +378,20 @@ def test_the_layer_holds_busybox_its_links_and_what_a_shell_expects() -> None:
     assert members["tmp"].mode == 0o1777
     assert {"dev", "etc/passwd", "proc", "sys", "usr/bin"} <= members.keys()
     assert {(member.mtime, member.uid, member.gid) for member in members.values()} == {(0, 0, 0)}
+
+
+def test_apt_judges_the_age_and_the_signature_of_every_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old index that was signed once would bring back what it had then."""
+    said = tmp_path / "said"
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {said}\n')
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    packages.Apt(tmp_path / "apt").download("sid", "http://192.0.2.1/debian", ["runc"])
+    options = said.read_text()
+    assert "runc\n" in options
+    for weaker in ("Check-Valid-Until", "Check-Date", "Insecure", "Unauthenticated", "trusted"):
+        assert weaker.lower() not in options.lower()
+    assert "trusted" not in (tmp_path / "apt/sources.list").read_text()

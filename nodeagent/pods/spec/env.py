@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from orch.wire.records.variables import (
 )
 
 MAX_BYTES = 2 * 1024 * 1024  # the kernel takes a quarter of the stack's limit, usually 8 MiB
+_EACH = 9  # bytes that the kernel takes for a text beside it: its end, and where it is
 _HTTPS = 443
 _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -53,17 +55,18 @@ NO_FILES: Files = MappingProxyType({})
 
 
 class Room:
-    """What command, arguments and variables of one container may still take.
+    """What command, arguments and variables of one container may still take, names included.
 
-    Each may refer to earlier ones, so that a short text can become a very long one.
+    Each may refer to earlier ones, so that a short text can become a very long one; one prefix is
+    part of the names of a whole object's keys.
     """
 
-    def __init__(self) -> None:
-        self._left = MAX_BYTES
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        self._left = most
 
-    def take(self, text: str) -> str:
+    def take(self, text: str, beside: int = _EACH) -> str:
         """The text; SpecError when there is no room for it."""
-        self._left -= len(text.encode(errors="replace"))
+        self._left -= len(text.encode(errors="replace")) + beside
         if self._left < 0:
             raise SpecError(
                 f"command, args and env take more than {MAX_BYTES} bytes, which no container can "
@@ -72,12 +75,14 @@ class Room:
         return text
 
 
-def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace every `$(NAME)` that `values` has, and `$$` by a dollar sign. SpecError."""
-    room = Room()
+def expand(text: str, values: Mapping[str, str], room: Room | None = None) -> str:
+    """Replace every `$(NAME)` that `values` has, and `$$` by a dollar sign. SpecError when what
+    they stand for has no room, as large as a container's unless given.
+    """
+    room = room or Room()
 
     def value(found: re.Match[str]) -> str:
-        return "$" if found[1] is None else room.take(values.get(found[1], found[0]))
+        return "$" if found[1] is None else room.take(values.get(found[1], found[0]), 0)
 
     end = text.rfind(")") + 1  # beyond it no name ends, and the search for its end would be long
     return _VARIABLE.sub(value, text[:end]) + text[end:].replace("$$", "$")
@@ -128,7 +133,7 @@ def environment(
             else:
                 value = _value(container, variable, values, value_from, objects)
             if value is not None:
-                values[variable.name] = room.take(value)
+                values[room.take(variable.name)] = room.take(value)
     except NotThere as error:
         raise SpecError(str(error)) from None
     return tuple(values.items())
@@ -145,7 +150,7 @@ def _whole_objects(container: Container, objects: Objects, room: Room) -> dict[s
             for key, value in (data or {}).items():
                 name = (source.prefix or "") + key
                 if name and "=" not in name and "\0" not in name:
-                    values[name] = room.take(value.decode(errors="replace"))
+                    values[room.take(name)] = room.take(value.decode(errors="replace"))
     return values
 
 
@@ -214,27 +219,27 @@ def _value(
     )
 
 
-def most_of(pod: Pod, allocatable: Mapping[str, str]) -> Mapping[str, str]:
-    """What a container without limits may use: the node's amounts, or the pod's where less."""
-    whole = podspec.pod_level(pod, "limits")
-    less = {
-        name: str(amount)
-        for name, amount in whole.items()
-        if name not in allocatable
-        or quantity.parse_quantity(amount) < quantity.parse_quantity(allocatable[name])
-    }
-    return {**allocatable, **less} if less else allocatable
-
-
 def resource_field(
-    container: Container, reference: ResourceFieldRef, allocatable: Mapping[str, str]
+    pod: Pod, container: Container, reference: ResourceFieldRef, allocatable: Mapping[str, str]
 ) -> str:
-    """The amount as a whole number of divisors; `allocatable` counts without a limit."""
+    """The amount as a whole number of divisors. Whatever the number of a container's resources, it
+    takes as long: thousands of variables may ask for it.
+    """
     kind, _, resource = reference.resource.partition(".")
     if kind not in ("limits", "requests") or resource not in _RESOURCES:
         raise SpecError(f"resourceFieldRef.resource {reference.resource!r} is not known")
-    amounts = podspec.limits(container) if kind == "limits" else podspec.requests(container)
-    default = allocatable.get(resource, "0") if kind == "limits" else "0"
-    amount = quantity.parse_quantity(amounts.get(resource, default))
+    if kind == "requests":
+        amount = quantity.parse_quantity(podspec.request(container, resource) or 0)
+    elif (limit := podspec.limits(container).get(resource)) is not None:
+        amount = quantity.parse_quantity(limit)
+    else:
+        amount = _most(pod, resource, allocatable)
     divisor = quantity.parse_quantity(reference.divisor or 1) or quantity.parse_quantity(1)
     return str(math.ceil(amount / divisor))
+
+
+def _most(pod: Pod, resource: str, allocatable: Mapping[str, str]) -> Decimal:
+    """What a container without a limit may use: the node's amount, or the pod's where less."""
+    amounts = (podspec.pod_level(pod, "limits").get(resource), allocatable.get(resource))
+    known = [quantity.parse_quantity(amount) for amount in amounts if amount is not None]
+    return min(known, default=Decimal(0))

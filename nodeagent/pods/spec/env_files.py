@@ -13,6 +13,7 @@ from nodeagent.pods.spec.env import SpecError
 from orch.wire.records.pods import Container
 
 MAX_BYTES = 64 << 10  # of a file
+MAX_FILES = 32  # of a container
 _LINE = re.compile(r"[ \t]*(?:#[^\n]*|([^\s='#][^\s=']*)[ \t]*=[ \t]*'([^']*)'[ \t]*)?(?:\n|\Z)")
 
 

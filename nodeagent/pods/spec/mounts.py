@@ -14,6 +14,8 @@ from nodeagent.pods.spec.env import SpecError
 from nodeagent.runtime.base import Mount
 from orch.wire.records.pods import Container, VolumeMount, VolumeMountStatus
 
+_PATH_MAX = 4096  # bytes, as the kernel's
+_SHOWN = 100
 _DISABLED = "Disabled"
 _WRITTEN = ("downward-api", "configmap", "secret", "projected")
 _PROPAGATION = {
@@ -46,12 +48,23 @@ def container_mounts(
 
 
 def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
-    """The path below the volume, "" for the volume itself; SpecError when it leads out of it."""
-    expression = mount.subPathExpr
-    path = env.expand(expression, values) if expression else mount.subPath or ""
+    """The path below the volume, "" for the volume itself; SpecError when it leads out of it, or is
+    longer than any path.
+    """
+    path = _expanded(mount.subPathExpr, values) if mount.subPathExpr else mount.subPath or ""
+    if len(path.encode(errors="replace")) > _PATH_MAX:
+        raise SpecError(f"subPath {path[:_SHOWN]!r} has more than {_PATH_MAX} bytes")
     if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
         raise SpecError(f"subPath {path!r} must be relative and must not contain '..' or NUL")
     return path
+
+
+def _expanded(expression: str, values: Mapping[str, str]) -> str:
+    try:
+        return env.expand(expression, values, env.Room(_PATH_MAX))
+    except SpecError:
+        shown = expression[:_SHOWN]
+        raise SpecError(f"subPathExpr {shown!r} stands for more than {_PATH_MAX} bytes") from None
 
 
 def _mount(

@@ -44,7 +44,7 @@ class TokenReference(NamedTuple):
         return f'token of serviceaccount "{self.account}"'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ObjectData:
     """`absent`: the object does not exist. `problem`: why it could not be read.
 

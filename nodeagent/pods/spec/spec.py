@@ -221,8 +221,8 @@ def _variables(
         if source.fieldRef is not None:
             return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
         if source.resourceFieldRef is not None:
-            most = env.most_of(pod, settings.allocatable)
-            return env.resource_field(container, source.resourceFieldRef, most)
+            wanted, most = source.resourceFieldRef, settings.allocatable
+            return env.resource_field(pod, container, wanted, most)
         return None
 
     given, files = settings.api_server, context.env_files

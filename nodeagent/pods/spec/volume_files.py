@@ -8,8 +8,9 @@ belongs to the user that all containers of the pod run as, if it is one, and nob
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from nodeagent.pods.spec import env, references
@@ -32,6 +33,9 @@ from orch.wire.records.pods import (
 DEFAULT_MODE = 0o644
 _MODES = range(0o1000)
 _PRIVATE = 0o600  # of a token
+MAX_FILES, MAX_BYTES = 20_000, 64 << 20  # of all volumes of a pod
+_PATH_MAX = 1024  # bytes
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +46,58 @@ class VolumeFile:
     owner: int | None = None  # whose file it is; None: the agent's
 
 
+class FileRoom:
+    """What the volumes of one pod may still show. A key of an object, or the pod's annotations, can
+    be shown any number of times, so that a short text would fill a disk, or the agent's memory.
+    """
+
+    def __init__(self) -> None:
+        self._files, self._bytes = MAX_FILES, MAX_BYTES
+
+    def take(self, content: bytes) -> bytes:
+        """The content of one more file. SpecError when there is no room for it."""
+        self._files -= 1
+        self._bytes -= len(content)
+        if self._files < 0 or self._bytes < 0:
+            raise SpecError(
+                f"the volumes of the pod show more than {MAX_FILES} files, or {MAX_BYTES >> 20} MiB"
+                " of objects, fields and tokens; show fewer"
+            )
+        return content
+
+
 def is_made_of_files(volume: Volume) -> bool:
     """Whether the agent writes the volume's content."""
     return any((volume.configMap, volume.secret, volume.projected, volume.downwardAPI))
 
 
 def files(
-    pod: Pod, volume: Volume, objects: Objects, allocatable: Mapping[str, str]
+    pod: Pod,
+    volume: Volume,
+    objects: Objects,
+    allocatable: Mapping[str, str],
+    room: FileRoom | None = None,
 ) -> list[VolumeFile]:
     """The files of a volume; NotThere and SpecError name what is missing or wrong.
 
-    The last of several files with the same path wins; no file can lie below another.
+    The last of several files with the same path wins; no file can lie below another. `room` is for
+    all volumes of the pod.
     """
-    projected = _as_projected(volume)
+    projected, room = _as_projected(volume), room or FileRoom()
     chosen: dict[str, VolumeFile] = {}
     for source in projected.sources or ():
-        found = _files_of(pod, source, projected.defaultMode, objects, allocatable)
-        chosen |= {file.path: file for file in found}
-    for path in chosen:
-        for parent in PurePosixPath(path).parents:
-            if str(parent) in chosen:
-                raise SpecError(f"path {path!r} lies below {str(parent)!r}, which is a file")
+        for file in _files_of(pod, source, projected.defaultMode, objects, allocatable):
+            room.take(file.content)
+            chosen[file.path] = file
+    _require_apart(chosen)
     return list(chosen.values())
+
+
+def _require_apart(paths: Iterable[str]) -> None:
+    """SpecError for a path below another: in this order it follows that one at once."""
+    for above, path in pairwise(sorted(paths, key=lambda path: path.split("/"))):
+        if path.startswith(f"{above}/"):
+            raise SpecError(f"path {path!r} lies below {above!r}, which is a file")
 
 
 def _as_projected(volume: Volume) -> ProjectedVolume:
@@ -140,9 +174,13 @@ def only_user(pod: Pod) -> int | None:
 def _file(
     item: KeyToPath | DownwardAPIItem, content: bytes, default_mode: int | None
 ) -> VolumeFile:
+    if len(item.path.encode(errors="replace")) > _PATH_MAX:
+        raise SpecError(f"path {item.path[:_SHOWN]!r} has more than {_PATH_MAX} bytes")
     path = PurePosixPath(item.path)
-    if not item.path or path.is_absolute() or ".." in path.parts or item.path.startswith(".."):
+    if not path.parts or path.is_absolute() or ".." in path.parts or item.path.startswith(".."):
         raise SpecError(f"path {item.path!r} must be relative, without '..', and not begin with it")
+    if "\0" in item.path:
+        raise SpecError(f"path {item.path!r} must not contain NUL")
     mode = next((m for m in (item.mode, default_mode) if m is not None), DEFAULT_MODE)
     if mode not in _MODES:
         raise SpecError(f"mode {mode} is not between 0 and 0777 (511)")
@@ -163,5 +201,4 @@ def _downward_content(pod: Pod, item: DownwardAPIItem, allocatable: Mapping[str,
     container = find_container(pod, name or "")
     if container is None:
         raise SpecError(f"downwardAPI item {item.path!r}: there is no container {name!r}")
-    most = env.most_of(pod, allocatable)
-    return env.resource_field(container, item.resourceFieldRef, most)
+    return env.resource_field(pod, container, item.resourceFieldRef, allocatable)

@@ -92,7 +92,7 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         (directory / _NEW_DATA).unlink(missing_ok=True)
         (directory / _NEW_DATA).symlink_to(made.name)
         (directory / _NEW_DATA).replace(directory / DATA)
-    except OSError:
+    except (OSError, ValueError):
         with contextlib.suppress(OSError):  # left behind, each retry would fill the disk further
             descriptors.remove_tree(made)
         raise

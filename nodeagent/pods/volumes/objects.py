@@ -2,6 +2,8 @@
 
 Objects are read again whenever a container starts, and at an interval while files show them, then
 once for all pods that show the same; the last known content counts while the API is unavailable.
+Any pod may refer to thousands of objects: few are read at once, the namespaces in rotation, and
+pods that know the same content share it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import base64
 import math
 from collections.abc import Iterable
+from weakref import WeakValueDictionary
 
 from nodeagent.pods.spec import references
 from nodeagent.pods.spec.references import (
@@ -23,6 +26,7 @@ from nodeagent.pods.spec.references import (
 from nodeagent.pods.volumes.tokens import PodIdentity, PodTokens, TokenProblem
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
+from orch.component.http.fair_queue import Bounds, Turns
 from orch.component.secret import Secret
 from orch.wire.errors import ApiError
 from orch.wire.podrules import podspec
@@ -33,6 +37,8 @@ from orch.wire.records.pods import Pod
 
 REFRESH_S = 60.0  # how often the files of a running pod are compared with the API
 _SHARED_FOR = 0.5  # of that time, what is read for one pod counts for others
+AT_ONCE = 16  # reads under way: the agent has more to ask for than objects of pods
+_READS = Bounds(seats=AT_ONCE, wait_s=30.0)
 
 PULL_BYTES = 1 << 20  # of all secrets that a pod's images are pulled with
 _FAILURES = 3  # to read one of them; then the API is not asked for more
@@ -52,6 +58,7 @@ class PodObjects:
         self.refresh_s = refresh_s
         self._client = client
         self._tokens = tokens or PodTokens(client)
+        self._turns = Turns(_READS)
         self._shared = _Shared()
         self._shown: dict[str, Pod] = {}  # as they were at their last refresh, by uid
         self._known: dict[str, dict[Needed, ObjectData]] = {}  # by uid of the pod
@@ -129,7 +136,10 @@ class PodObjects:
         listed = list(wanted)
         if not listed:
             return {}
-        found = await asyncio.gather(*(self._need(pod, wanted, age_s) for wanted in listed))
+        found: list[ObjectData] = []
+        for start in range(0, len(listed), AT_ONCE):
+            some = listed[start : start + AT_ONCE]
+            found += await asyncio.gather(*(self._need(pod, wanted, age_s) for wanted in some))
         known = self._known.setdefault(pod.metadata.uid or "", {})
         for reference, data in zip(listed, found, strict=True):
             if not data.problem or reference not in known or isinstance(reference, TokenReference):
@@ -143,17 +153,20 @@ class PodObjects:
         if (recent := self._shared.find(namespace, wanted, age_s)) is not None:
             return recent
         data = await self._fetch(namespace, wanted)
-        if not data.problem:
-            self._shared.put(namespace, wanted, data, keep_s=self.refresh_s)
-        return data
+        if data.problem:
+            return data
+        return self._shared.put(namespace, wanted, data, keep_s=self.refresh_s)
 
     async def _fetch(self, namespace: str, reference: Reference) -> ObjectData:
         if self._client is None:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
+        kind: type[ConfigMap | SecretObject]
+        kind = ConfigMap if reference.kind == CONFIG_MAP else SecretObject
         try:
-            if reference.kind != CONFIG_MAP:
-                return _data_of(await self._client.find(SecretObject, reference.name, namespace))
-            return _data_of(await self._client.find(ConfigMap, reference.name, namespace))
+            async with self._turns.hold(namespace):
+                return _data_of(await self._client.find(kind, reference.name, namespace))
+        except TimeoutError:
+            return ObjectData(problem=f"{reference} is not read yet: too many are to be read")
         except (ApiError, TransportError) as error:
             return ObjectData(problem=f"{reference} cannot be read: {error}")
 
@@ -163,20 +176,29 @@ class _Shared:
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, Reference], tuple[float, ObjectData]] = {}  # the oldest first
+        self._held = WeakValueDictionary[tuple[str, Reference], ObjectData]()  # by anybody
 
     def find(self, namespace: str, wanted: Reference, age_s: float) -> ObjectData | None:
         read_s, data = self._read.get((namespace, wanted), (-math.inf, None))
         return data if asyncio.get_running_loop().time() - read_s < age_s else None
 
-    def put(self, namespace: str, wanted: Reference, data: ObjectData, *, keep_s: float) -> None:
-        """What is older than `keep_s` is forgotten."""
-        now_s = asyncio.get_running_loop().time()
-        self._read.pop((namespace, wanted), None)
-        self._read[namespace, wanted] = now_s, data
+    def put(
+        self, namespace: str, wanted: Reference, data: ObjectData, *, keep_s: float
+    ) -> ObjectData:
+        """The data, the very one that others have if it is the same. What is older than `keep_s` is
+        forgotten.
+        """
+        now_s, key = asyncio.get_running_loop().time(), (namespace, wanted)
+        if (held := self._held.get(key)) == data and held is not None:
+            data = held
+        self._held[key] = data
+        self._read.pop(key, None)
+        self._read[key] = now_s, data
         while self._read and (oldest := next(iter(self._read))):
             if now_s - self._read[oldest][0] < keep_s:
                 break
             del self._read[oldest]
+        return data
 
 
 def _data_of(found: ConfigMap | SecretObject | None) -> ObjectData:

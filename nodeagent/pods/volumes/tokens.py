@@ -1,13 +1,12 @@
 """Tokens of the service accounts that pods run as, each bound to its pod, from the API server.
 
 As the reference agent (pkg/kubelet/token): a token is asked for anew once four fifths of its life
-are over, or a day, and the old one serves while that fails. Requests are few at a time. The tokens
-are in memory and in the files of volumes only.
+are over, or a day, and the old one serves while that fails. Requests are few at a time, and the
+namespaces take turns. The tokens are in memory and in the files of volumes only.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from datetime import datetime, timedelta
 from nodeagent.pods.spec.references import TOKEN, ObjectData, TokenReference
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
+from orch.component.http.fair_queue import Bounds, Turns
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
 from orch.component.process.once_log import OnceLog
@@ -29,6 +29,7 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # requests under way
+_REQUESTS = Bounds(seats=AT_ONCE, wait_s=60.0)
 PER_S, BURST = 50, 100  # requests that begin, as the reference agent's by default
 MAX_BYTES = 1 << 20  # of a token, as of every value in the API
 _LIFE_MAX_S = 2**32  # as the API allows
@@ -80,7 +81,7 @@ class PodTokens:
         self._now = now
         self._jitter = jitter
         self._known: dict[str, dict[TokenReference, Token]] = {}  # by uid of the pod
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(_REQUESTS)
         self._rate = loops.RateLimit(PER_S, BURST)
         self._failures = OnceLog(log)  # to renew, by pod and token
 
@@ -123,13 +124,15 @@ class PodTokens:
             expirationSeconds=wanted.expiration_s,
             boundObjectRef=bound,
         )
-        async with self._places:
-            await self._rate.begin()
-            try:
-                namespace = meta.namespace or ""
+        namespace = meta.namespace or ""
+        try:
+            async with self._turns.hold(namespace):
+                await self._rate.begin()
                 answer = await self._client.create_token(wanted.account, namespace, spec)
-            except (ApiError, TransportError) as error:
-                raise TokenProblem(str(error)) from error
+        except TimeoutError:
+            raise TokenProblem(f"too many tokens are asked for in namespace {namespace}") from None
+        except (ApiError, TransportError) as error:
+            raise TokenProblem(str(error)) from error
         return _token_in(answer)
 
 

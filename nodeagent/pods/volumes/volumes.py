@@ -175,15 +175,18 @@ class VolumeStore:
         if not (wanted := env_files.wanted(container)):
             return NO_FILES
         volumes = {v.name for v in pod.spec.volumes or () if v.emptyDir is not None}
-        return {
-            (volume, path): await loops.finish_in_thread(
-                functools.partial(self._env_file, pod.metadata.uid or "", volume, path),
-                name=f"environment of {pod.key}",
+        many = f"a container's variables come from {env_files.MAX_FILES} files at most"
+        found = dict.fromkeys(wanted, EnvFile(problem=many))
+        for volume, path in wanted[: env_files.MAX_FILES]:
+            found[volume, path] = (
+                await loops.finish_in_thread(
+                    functools.partial(self._env_file, pod.metadata.uid or "", volume, path),
+                    name=f"environment of {pod.key}",
+                )
+                if volume in volumes
+                else EnvFile(problem="the volume is not an emptyDir of the pod")
             )
-            if volume in volumes
-            else EnvFile(problem="the volume is not an emptyDir of the pod")
-            for volume, path in wanted
-        }
+        return found
 
     def _env_file(self, uid: str, volume: str, path: str) -> EnvFile:
         """Read without following links: containers have written the volume."""
@@ -221,6 +224,7 @@ class VolumeStore:
 
     def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
         places: dict[str, str] = {}
+        room = volume_files.FileRoom()
         _require_few_mounts(pod)
         try:
             # Created first and removed last: it shows that something of the pod is left.
@@ -232,13 +236,15 @@ class VolumeStore:
             if volume.image is not None:
                 continue  # the runtime mounts it
             try:
-                places[volume.name] = self._make(pod, volume, data)
+                places[volume.name] = self._make(pod, volume, data, room)
             except (OSError, ValueError, SpecError, NotThere, MountError, NoAnswer) as error:
                 text = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
                 raise VolumeError(text) from error
         return places
 
-    def _make(self, pod: Pod, volume: Volume, data: ProjectedData) -> str:
+    def _make(
+        self, pod: Pod, volume: Volume, data: ProjectedData, room: volume_files.FileRoom
+    ) -> str:
         if volume.hostPath is not None:
             return prepare(volume.hostPath)
         kind = next((key for key in _KINDS if getattr(volume, key) is not None), "")
@@ -252,7 +258,7 @@ class VolumeStore:
             return self._empty_dir(path, volume.emptyDir, pod, group)
         if volume.nfs is not None:
             return self._share(path, volume.nfs)
-        files = volume_files.files(pod, volume, data.objects, data.allocatable)
+        files = volume_files.files(pod, volume, data.objects, data.allocatable, room)
         if volume.secret is not None or volume.projected is not None:
             self._mount_in_memory(path)
         directories.write(path, files, group=group)

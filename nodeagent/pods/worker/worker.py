@@ -352,9 +352,8 @@ class PodWorker:
 
     async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
         """Update files that show the pod's own fields and objects of the API."""
-        if not seen.containers or not any(
-            map(volume_files.is_made_of_files, pod.spec.volumes or ())
-        ):
+        shown = any(map(volume_files.is_made_of_files, pod.spec.volumes or ()))
+        if not (shown and seen.containers and self.is_unfinished):
             return
         if pod is self._projected and self._now_s() < self._refresh_at_s:
             return

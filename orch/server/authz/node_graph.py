@@ -2,8 +2,9 @@
 
 Updated on every pod change. A reference is kept as a number of eight bytes, since a tenant may
 write millions of them: as texts they took fifteen times what the pods take in storage. A query
-looks through the node's pods of one namespace. Mirror pods refer to nothing: they mirror files on
-their node, and a node could write anything into them.
+looks through the node's pods of one namespace that have not ended: a node runs few, and refuses the
+others. Mirror pods refer to nothing: they mirror files on their node, and a node could write
+anything into them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from orch.wire import raw
 from orch.wire.names import DEFAULT_SERVICE_ACCOUNT
-from orch.wire.podrules.podspec import mirror_hash
+from orch.wire.podrules.podspec import FINAL_PHASES, mirror_hash
 from orch.wire.podrules.references import CONFIG_MAP, SECRET, api_references
 from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
 
@@ -33,9 +34,10 @@ class NodeGraph:
 
     def put(self, key: str, pod: Mapping[str, Any]) -> None:
         place = raw.text(pod, "spec", "nodeName"), raw.text(pod, "metadata", "namespace")
-        if self._places.get(key) != place:
+        needs = place[0] and raw.text(pod, "status", "phase") not in FINAL_PHASES
+        if self._places.get(key) != place or not needs:
             self.drop(key)
-        if place[0]:
+        if needs:
             marks = {_mark(plural, name) for plural, _, name in references_of(pod)}
             self._places[key] = place
             self._marks.setdefault(place, {})[key] = array("q", sorted(marks))
@@ -49,7 +51,7 @@ class NodeGraph:
             del self._marks[place]
 
     def reaches(self, node: str, plural: str, namespace: str, name: str) -> bool:
-        """Does a pod bound to the node refer to that object?"""
+        """Does a pod bound to the node, which may still run, refer to that object?"""
         mark = _mark(plural, name)
         pods = self._marks.get((node, namespace), {})
         return any(_has(marks, mark) for marks in pods.values())

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 AUDIENCE_VERB = "request-serviceaccounts-token-audience"
 DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
+AUDIENCES_MAX = 8 * 1024  # bytes of all, as the token has them: half of what is read of a token
 # The second is compiled into clients of the reference; answered under the name they use.
 _API_VERSIONS = (f"{AUTHENTICATION_GROUP}/v1", "authentication.k8s.io/v1")
 _BINDABLE: dict[str, Resource] = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
@@ -224,6 +225,9 @@ def _causes(spec: TokenRequestSpec) -> Iterator[Cause]:
     if seconds is not None and seconds > MAX_S:
         text = "may not specify a duration larger than 2^32 seconds"
         yield causes.invalid_value(path, seconds, text)
+    if len(orjson.dumps(spec.audiences)) > AUDIENCES_MAX:
+        text = f"may not have more than {AUDIENCES_MAX} bytes in all: nobody would read the token"
+        yield causes.too_long("spec.audiences", text)
     reference = spec.boundObjectRef
     if reference is not None and reference.kind not in _BINDABLE:
         yield causes.not_supported(

@@ -193,11 +193,11 @@ def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_
     whole = _pod_level_request(pod, resource)
     if whole is not None:
         return read(whole) + _overhead(pod, resource, read)
-    parts = _at_once(pod, lambda container: read(_request(container, resource) or 0))
+    parts = _at_once(pod, lambda container: read(request(container, resource) or 0))
     return parts + _overhead(pod, resource, read)
 
 
-def _request(container: Container, resource: str) -> Any:
+def request(container: Container, resource: str) -> Any:
     """`requests` of one resource, whatever the number of the others; None if there is none."""
     given = container.resources and container.resources.requests
     return given[resource] if given and resource in given else limits(container).get(resource)
@@ -210,7 +210,7 @@ def _pod_level_request(pod: Pod, resource: str) -> Any:
     if resource in given or resource not in most:
         return given.get(resource)
     lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    spread = any(_request(container, resource) is not None for container in lasting)
+    spread = any(request(container, resource) is not None for container in lasting)
     return None if spread else most[resource]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,22 @@ def fifo(place: Path) -> None:
     os.mkfifo(place)
 
 
+def sparse(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(2**40)
+
+
+def listening(place: Path) -> None:
+    os.mknod(place, stat.S_IFSOCK | 0o600)
+
+
 MADE = [
     (lambda place: place.symlink_to("/etc/hostname"), "link|many levels"),
     (fifo, "not a regular file"),
     (lambda place: place.mkdir(), "not a regular file|directory"),
     (lambda place: place.write_bytes(b"A='" + b"x" * 65536 + b"'"), "more than 65536 bytes"),
+    (sparse, "more than 65536 bytes"),
+    (listening, "No such device"),
     (lambda place: place.write_bytes(b"A='\xff'"), "can't decode"),
     (lambda place: place.write_text("A=1"), "line 1 is not NAME='value'"),
 ]
@@ -74,6 +86,20 @@ async def test_what_a_container_put_in_the_place_of_a_file_is_not_followed(
     make(path / "made/env")
     found = (await store.env_files(wanted, wanted.spec.containers[0]))[NAME]
     assert not found.values and re.search(problem, found.problem)
+
+
+async def test_thousands_of_files_are_not_read(tmp_path: Path) -> None:
+    """Each may have 64 KiB; together they took 400 MB of the agent's memory."""
+    sources = [{"volumeName": "v", "path": f"{n}", "key": "A"} for n in range(100)]
+    env = [{"name": f"V{n}", "valueFrom": {"fileKeyRef": s}} for n, s in enumerate(sources)]
+    store, wanted = VolumeStore(str(tmp_path)), pod(container_data("app", env=env), volumes=VOLUME)
+    path = Path((await store.prepare(wanted))["v"])
+    for number in range(100):
+        (path / f"{number}").write_text("A='x'")
+    found = await store.env_files(wanted, wanted.spec.containers[0])
+    assert len(found) == 100
+    assert sum(bool(file.values) for file in found.values()) == 32
+    assert "come from 32 files at most" in found["v", "99"].problem
 
 
 async def test_a_directory_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,8 @@ async def test_a_source_read_while_pods_are_compared_removes_none(
     heir.use(late)
     real = heir.registry.set_desired
 
-    def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
-        real(pods, complete=complete)
+    def read_meanwhile(pods: Iterable[Pod], **facts: Any) -> None:
+        real(pods, **facts)
         if heir.registry.listed:
             late.given = [pod()]
             late.ready = True

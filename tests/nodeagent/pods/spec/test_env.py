@@ -64,7 +64,7 @@ def test_references_to_references_are_bounded_before_they_are_made() -> None:
 
 
 def test_what_one_container_is_given_is_bounded_in_all() -> None:
-    filling = [{"name": f"V{n}", "value": "x" * 2**19} for n in range(4)]
+    filling = [{"name": f"V{n}", "value": "x" * (2**19 - 20)} for n in range(4)]  # as execve counts
     room = env.Room()
     env.environment(container(*filling), literal, room=room)
     with pytest.raises(SpecError, match="pass large values as files"):
@@ -74,6 +74,35 @@ def test_what_one_container_is_given_is_bounded_in_all() -> None:
     whole = container_data("app", envFrom=[{"configMapRef": {"name": "large"}}])
     with pytest.raises(SpecError, match="pass large values as files"):
         env.environment(Container.from_wire(whole), literal, objects)
+
+
+def test_names_of_many_keys_with_a_long_prefix_count_too() -> None:
+    """20,000 keys without values, of a prefix of 1 MiB, would take 20 GiB of the agent's memory."""
+    objects = {Reference("ConfigMap", "many"): ObjectData({f"k{n}": b"" for n in range(100)})}
+    source = {"prefix": "x" * 2**16, "configMapRef": {"name": "many"}}
+    whole = Container.from_wire(container_data("app", envFrom=[source]))
+    with pytest.raises(SpecError, match="take more than 2097152 bytes"):
+        env.environment(whole, literal, objects)
+
+
+def test_keys_without_values_can_be_taken_only_so_often() -> None:
+    objects = {Reference("ConfigMap", "c"): ObjectData({"a": b"", "b": b""})}
+    sources = [{"configMapRef": {"name": "c"}}] * 100_000
+    whole = Container.from_wire(container_data("app", envFrom=sources))
+    with pytest.raises(SpecError, match="take more than 2097152 bytes"):
+        env.environment(whole, literal, objects)
+
+
+def test_variables_of_amounts_do_not_take_longer_in_a_pod_of_many_resources() -> None:
+    many = {f"hugepages-{n}Ki": f"{n}Ki" for n in range(1, 3000)}
+    asking = pod(container_data("app", resources={"limits": many}), resources={"limits": many})
+    [app] = asking.spec.containers
+    began_s = time.process_time()
+    for _ in range(1500):
+        for amount in ("limits.cpu", "requests.cpu"):
+            reference = ResourceFieldRef(resource=amount)
+            env.resource_field(asking, app, reference, {"cpu": "8"})
+    assert time.process_time() - began_s < 1, "it was 12 s, on the agent's loop"
 
 
 def literal(source: EnvVarSource) -> str | None:
@@ -197,7 +226,8 @@ RESOURCES = {
     "limits": {"cpu": "250m", "memory": "64Mi"},
     "requests": {"cpu": "100m", "memory": "1000001"},
 }
-CONTAINER = Container.from_wire(container_data("app", resources=RESOURCES))
+POD = pod(container_data("app", resources=RESOURCES))
+[CONTAINER] = POD.spec.containers
 ALLOCATABLE = {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "10Gi"}
 
 AMOUNTS = [
@@ -216,13 +246,13 @@ AMOUNTS = [
 @pytest.mark.parametrize(("resource", "divisor", "expected"), AMOUNTS)
 def test_amounts_are_whole_divisors(resource: str, divisor: str | None, expected: str) -> None:
     reference = ResourceFieldRef(resource=resource, divisor=divisor)
-    assert env.resource_field(CONTAINER, reference, ALLOCATABLE) == expected
+    assert env.resource_field(POD, CONTAINER, reference, ALLOCATABLE) == expected
 
 
 @pytest.mark.parametrize("resource", ["limits.gpu", "cpu", "used.cpu", ""])
 def test_an_unknown_amount_is_refused(resource: str) -> None:
     with pytest.raises(SpecError, match="is not known"):
-        env.resource_field(CONTAINER, ResourceFieldRef(resource=resource), ALLOCATABLE)
+        env.resource_field(POD, CONTAINER, ResourceFieldRef(resource=resource), ALLOCATABLE)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +300,6 @@ def test_without_a_limit_of_its_own_a_container_is_told_the_pods_if_that_is_less
 ) -> None:
     """K:pkg/kubelet defaultPodLimitsForDownwardAPI."""
     wanted = pod(container_data("app"), resources={"limits": whole})
-    most = env.most_of(wanted, {"cpu": "8"})
     reference = ResourceFieldRef(resource="limits.cpu")
-    assert env.resource_field(wanted.spec.containers[0], reference, most) == expected
+    [app] = wanted.spec.containers
+    assert env.resource_field(wanted, app, reference, {"cpu": "8"}) == expected

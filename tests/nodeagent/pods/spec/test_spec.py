@@ -168,7 +168,8 @@ def test_the_container_wins_over_the_pod_in_its_security_context() -> None:
 
 def mounting(**fields: Any) -> Pod:
     mount = {"name": "data", "mountPath": "/data", **fields}
-    return one(volumeMounts=[mount], env=[{"name": "WHERE", "value": "here"}])
+    long = {"name": "LONG", "value": "x" * 2**20}
+    return one(volumeMounts=[mount], env=[{"name": "WHERE", "value": "here"}, long])
 
 
 VOLUMES = ContainerContext(volumes={"data": "/agent/pods/x/volumes/empty-dir/data"})
@@ -215,6 +216,9 @@ REFUSED = [
     ({"subPath": "/abs"}, "must be relative"),
     ({"subPath": "a\0b"}, "must be relative .* or NUL"),
     ({"subPathExpr": "../$(WHERE)"}, r"must not contain '\.\.'"),
+    ({"subPath": "a/" * 2048 + "b"}, "has more than 4096 bytes"),
+    ({"subPathExpr": "$(LONG)" * 300}, "stands for more than 4096 bytes"),
+    ({"subPathExpr": "$(WHERE)" + "x" * 4096}, "has more than 4096 bytes"),
     ({"name": "other"}, "volume 'other' is not in spec.volumes"),
     ({"mountPropagation": "Bidirectional"}, "needs privileged: true"),
     ({"mountPropagation": "Sideways"}, "is not one of None"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -120,6 +121,49 @@ def test_what_cannot_be_is_named(
 ) -> None:
     with pytest.raises(error, match=text):
         made(volume, objects)
+
+
+def shown_often(times: int, of: dict[str, Any]) -> dict[str, Any]:
+    items = [{"path": str(number), **of} for number in range(times)]
+    kind = "downwardAPI" if "fieldRef" in of else "configMap"
+    return {"projected": {"sources": [{kind: {"name": "c", "items": items}}]}}
+
+
+MANY: list[tuple[dict[str, Any], references.Objects]] = [
+    (shown_often(65, {"key": "a"}), {CONFIG: ObjectData({"a": b"x" * 2**20})}),
+    (shown_often(20_001, {"key": "a"}), {CONFIG: ObjectData({"a": b""})}),
+    (shown_often(300, {"fieldRef": {"fieldPath": "metadata.annotations"}}), {}),
+]
+
+
+@pytest.mark.parametrize(("volume", "objects"), MANY, ids=["bytes", "files", "annotations"])
+def test_what_is_shown_again_and_again_is_bounded(
+    volume: dict[str, Any], objects: references.Objects
+) -> None:
+    """A pod of 3 MiB asked for 6 GB in memory, or for 1.5 GB of its annotations."""
+    shown = pod(volumes=[{"name": "v", **volume}])
+    shown.metadata.annotations = {"a": "x" * 250_000}
+    [record] = shown.spec.volumes or []
+    with pytest.raises(SpecError, match="show more than 20000 files, or 64 MiB"):
+        volume_files.files(shown, record, objects, {})
+
+
+@pytest.mark.parametrize("path", ["a/" * 1_500_000 + "b", "a\0b", ".", "./"])
+def test_a_path_that_no_file_can_have_is_refused_at_once(path: str) -> None:
+    item = {"key": "a", "path": path}
+    with pytest.raises(SpecError, match="path"):
+        made({"configMap": {"name": "c", "items": [item]}})
+
+
+def test_files_that_lie_deep_or_side_by_side_are_told_apart_in_linear_time() -> None:
+    deep = [{"key": "a", "path": f"{'d/' * 500}{number}"} for number in range(2000)]
+    beside = [{"key": "a", "path": path} for path in ("d-/x", "d.x", "d0")]
+    began_s = time.process_time()
+    assert len(made({"configMap": {"name": "c", "items": [*deep, *beside]}})) == 2003
+    assert time.process_time() - began_s < 2, "it was 9 s"
+    hidden = {"key": "a", "path": "d"}
+    with pytest.raises(SpecError, match="lies below 'd', which is a file"):
+        made({"configMap": {"name": "c", "items": [*beside, hidden, *deep]}})
 
 
 def test_what_is_optional_and_absent_is_empty() -> None:

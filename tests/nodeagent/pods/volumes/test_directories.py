@@ -50,6 +50,8 @@ def test_files_that_cannot_be_written_leave_the_old_set_and_nothing_beside_it(
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="File name too long"):
         directories.write(tmp_path, [file("a", "new"), file("x" * 300)])
+    with pytest.raises(ValueError, match="null byte"):
+        directories.write(tmp_path, [file("a", "new"), file("x\0y")])
     assert sorted(os.listdir(tmp_path)) == before
     assert shown(tmp_path) == {"a": "old"}
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from nodeagent.pods.spec.references import Reference
 from nodeagent.pods.volumes import directories
-from nodeagent.pods.volumes.objects import REFRESH_S, PodObjects
+from nodeagent.pods.volumes.objects import AT_ONCE, REFRESH_S, PodObjects
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -188,6 +189,55 @@ async def test_nothing_of_a_pod_that_is_gone_is_kept() -> None:
     assert (await objects.of(mounting()))[reference].data == {"color": b"red"}
     objects.forget(UID)
     assert (await objects.of(mounting()))[reference].problem
+
+
+class SlowApi(FakeApi):
+    """Takes a while for each object, and counts those that it is asked for at once."""
+
+    under_way = most = 0
+
+    async def find(self, model: type[Any], name: str, namespace: str = "") -> Any:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0.01)
+        self.under_way -= 1
+        return await super().find(model, name, namespace)
+
+
+def referring(number: int, namespace: str, count: int) -> Pod:
+    sources = [{"configMapRef": {"name": f"c{n}", "optional": True}} for n in range(count)]
+    made = named(pod(container_data("app", envFrom=sources)), f"p{number}", f"u{number}")
+    metadata = made.metadata.model_copy(update={"namespace": namespace})
+    return made.model_copy(update={"metadata": metadata})
+
+
+async def test_pods_that_refer_to_thousands_of_objects_keep_nobody_waiting() -> None:
+    api = SlowApi()
+    objects = PodObjects(api)  # type: ignore[arg-type]
+    greedy = [
+        asyncio.ensure_future(objects.of(referring(number, "red", 300))) for number in range(20)
+    ]
+    await asyncio.sleep(0.1)
+    began_s = asyncio.get_running_loop().time()
+    found = await objects.of(referring(99, "blue", 5))
+    assert all(data.absent for data in found.values())
+    assert asyncio.get_running_loop().time() - began_s < 0.1
+    assert api.most <= AT_ONCE, "others of the node need connections too"
+    for data in await asyncio.gather(*greedy):
+        assert len(data) == 300
+
+
+async def test_pods_share_the_content_of_an_object_until_it_changes() -> None:
+    """128 MiB of a namespace would be in memory once for each pod."""
+    api = FakeApi()
+    await api.create(config(color="red"))
+    objects, reference = PodObjects(api), Reference("ConfigMap", "settings")  # type: ignore[arg-type]
+    pods = [named(mounting(), f"p{number}", f"u{number}") for number in range(3)]
+    first, second = [(await objects.of(one))[reference] for one in pods[:2]]
+    assert first is second
+    stored = await api.get(ConfigMap, "settings", "default")
+    await api.update(stored.model_copy(update={"data": {"color": "blue"}}))
+    assert (await objects.of(pods[2]))[reference].data == {"color": b"blue"}
 
 
 async def test_pods_that_show_the_same_object_read_it_once_and_a_changed_pod_at_once() -> None:

@@ -201,6 +201,22 @@ async def test_the_tokens_of_many_pods_are_asked_for_a_few_at_a_time() -> None:
     assert await known.of(pods[8], wanted) == found[8]
 
 
+async def test_pods_with_thousands_of_tokens_hold_up_no_pod_of_another_namespace() -> None:
+    known = PodTokens(FakeApi(FakeStore(now)), now=now)  # type: ignore[arg-type]
+    greedy = [
+        asyncio.ensure_future(known.of(holding(), TokenReference("bot", "", 600 + number)))
+        for number in range(2000)
+    ]
+    await asyncio.sleep(5)
+    other = named(holding(), "p", "u")
+    other.metadata.namespace = "blue"
+    began_s = asyncio.get_running_loop().time()
+    found = await known.of(other, TokenReference("bot", "", 600))
+    assert found.data and asyncio.get_running_loop().time() - began_s < 1, "it was half a minute"
+    late = [data.problem for data in await asyncio.gather(*greedy) if data.problem]
+    assert len(late) < 2000 and all("too many tokens are asked for" in text for text in late)
+
+
 async def test_the_token_of_a_pod_that_has_gone_meanwhile_is_not_kept(world: PodWorld) -> None:
     asked_for, answered, actual = asyncio.Event(), asyncio.Event(), world.api.create_token
 

@@ -387,6 +387,16 @@ async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:
     assert not (path / "size").exists()
 
 
+async def test_the_volumes_of_one_pod_are_bounded_together(tmp_path: Path) -> None:
+    items = [{"key": "color", "path": str(number)} for number in range(40)]
+    source = {"configMap": {"name": "settings", "items": items}}
+    wanted = pod(volumes=[{"name": name, **source} for name in ("v", "w")])
+    large = {Reference("ConfigMap", "settings"): ObjectData({"color": b"x" * 2**20})}
+    with pytest.raises(VolumeError, match=r'for volume "w" : .* show more than .* 64 MiB'):
+        await VolumeStore(str(tmp_path)).prepare(wanted, ProjectedData(objects=large))
+    assert not list(tmp_path.glob("pods/*/volumes/configmap/w/*"))
+
+
 async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
     wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
     absent = {Reference("ConfigMap", "settings"): ObjectData(absent=True)}

@@ -185,8 +185,14 @@ async def test_a_deadline_holds_for_a_pod_that_never_comes_to_run(world: PodWorl
 async def test_a_deadline_that_passed_after_the_end_of_a_pod_changes_nothing(
     world: PodWorld,
 ) -> None:
+    await world.start(pod("a", restartPolicy="Never"))
+    await world.until(lambda: "a" in world.running())
+    world.runtime.exit(world.running()["a"], 0)
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+    await world.stop()
+    heir = world.successor()
     done = {"phase": "Succeeded", "startTime": "2026-01-31T11:00:00Z"}
-    await world.start(pod("a", activeDeadlineSeconds=30, restartPolicy="Never", status=done))
+    await heir.start(pod("a", activeDeadlineSeconds=30, restartPolicy="Never", status=done))
     await asyncio.sleep(60)
-    assert world.status().status.phase == "Succeeded"
-    assert "DeadlineExceeded" not in world.reasons()
+    assert heir.status().status.phase == "Succeeded"
+    assert "DeadlineExceeded" not in heir.reasons()

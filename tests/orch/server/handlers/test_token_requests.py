@@ -138,6 +138,8 @@ async def test_a_pod_of_another_account_is_no_bond(api: Api) -> None:
         ({"expirationSeconds": 599}, "spec.expirationSeconds"),
         ({"expirationSeconds": 2**32 + 1}, "spec.expirationSeconds"),
         ({"boundObjectRef": {"kind": "Lease", "name": "x"}}, "spec.boundObjectRef.kind"),
+        ({"audiences": ["x" * 2_000_000]}, "spec.audiences"),
+        ({"audiences": [""] * 10_000}, "spec.audiences"),
     ],
 )
 async def test_what_may_not_be_asked_for(api: Api, spec: dict[str, Any], field: str) -> None:

@@ -1,0 +1,119 @@
+"""Thousands of pods that tenants have bound to the node by its name, and that do not run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from nodeagent.pods.worker.services import GRANTED_FILE
+from orch.wire.podrules import podspec
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod, PodStatus
+from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.podworld import FakeSource, PodWorld, named
+
+GREEDY = container_data("app", resources={"requests": {"cpu": "1000"}})
+
+
+def ended(number: int, made: Pod | None = None) -> Pod:
+    one = named(made or pod(), f"ended-{number}", f"u-ended-{number}")
+    return one.model_copy(update={"status": PodStatus(phase="Failed", reason="OutOfcpu")})
+
+
+async def started(world: PodWorld, *pods: Pod) -> FakeSource:
+    source = FakeSource(*pods, name=podspec.API)
+    world.use(source)
+    await world.start()
+    await world.until(lambda: "app" in world.running())
+    return source
+
+
+def workers() -> int:
+    return sum(task.get_name().startswith("pod default/") for task in asyncio.all_tasks())
+
+
+@pytest.mark.looptime
+async def test_pods_that_have_ended_cost_the_next_agent_a_look_each(world: PodWorld) -> None:
+    many = [ended(number) for number in range(10_000)]
+    running = [named(pod(), f"p{number}", f"u{number}") for number in range(100)]
+    source = await started(world, *running, *many)
+    await world.until(lambda: len(world.running()) and len(world.runtime.containers) == 100)
+    await asyncio.sleep(60)
+    assert workers() == 100
+    passes = 5
+    began_s = time.process_time()
+    for _ in range(passes):
+        source.tell()
+        await asyncio.sleep(0.05)
+    assert (time.process_time() - began_s) / passes < 0.25, "it was 1.6 s, and as long a stall"
+
+
+@pytest.mark.looptime
+async def test_what_ended_pods_were_granted_is_forgotten(world: PodWorld) -> None:
+    """It is in one file, and a file that is too large lets no container start."""
+    source = await started(world, pod(restartPolicy="Never"), ended(1))
+    await world.until(lambda: world.status().status.phase == "Running")
+    source.set(*source.given, ended(2))
+    await asyncio.sleep(30)
+    allocations = world.services.allocations
+    assert allocations.of("u-ended-1") is allocations.of("u-ended-2") is None
+    assert allocations.of(UID)
+    for container_id in world.running().values():
+        world.runtime.exit(container_id, 0)
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+    source.tell()
+    await world.until(lambda: allocations.of(UID) is None)
+    assert "ended" not in Path(world.settings.root_dir, GRANTED_FILE).read_text()
+
+
+@pytest.mark.looptime
+async def test_what_an_ended_pod_left_on_the_disk_goes_with_the_next_agent(
+    world: PodWorld,
+) -> None:
+    left = world.services.volumes.pod_dir("u-ended-1") / "volumes/empty-dir/v"
+    left.mkdir(parents=True)
+    await started(world, pod(), ended(1))
+    await world.until(lambda: not Path(left).exists())
+    assert world.registry.live_uids() == {"u-ended-1", UID}
+
+
+@pytest.mark.looptime
+async def test_pods_that_do_not_run_weigh_nothing_beside_those_that_do(world: PodWorld) -> None:
+    shares = world.directory / "cgroup/cpu/orchpods/burstable/cpu.shares"
+    shares.parent.mkdir(parents=True)
+    shares.write_text("1024")
+    world.node = Node.from_wire({"status": {"allocatable": {"cpu": "2"}}})
+    own = container_data("app", resources={"requests": {"cpu": "500m"}})
+    refused = [named(pod(GREEDY), f"r{number}", f"ur{number}") for number in range(5)]
+    await started(world, pod(own), *refused, ended(1, pod(GREEDY)))
+    await world.until(lambda: world.reasons().count("OutOfcpu") == 5)
+    await asyncio.sleep(30)
+    assert shares.read_text() == "512", "the class had the share of 5,000 processors"
+
+
+async def test_thousands_of_new_pods_are_judged_in_turns(world: PodWorld) -> None:
+    world.node = Node.from_wire({"status": {"allocatable": {"cpu": "2", "pods": "110"}}})
+    small = container_data("app", resources={"requests": {"cpu": "1m"}})
+    others = [named(pod(small), f"p{number}", f"u{number}") for number in range(50)]
+    source = await started(world, *others)
+    await world.until(lambda: len(world.runtime.containers) == 50)
+    longest_s, done = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest_s
+        while not done:
+            began_s = time.thread_time()
+            await asyncio.sleep(0.001)
+            longest_s = max(longest_s, time.thread_time() - began_s)
+
+    many = [named(pod(GREEDY), f"r{n}", f"ur{n}") for n in range(2000)]
+    watching = asyncio.ensure_future(watch())
+    await asyncio.sleep(0)
+    source.set(*source.given, *many)
+    await world.until(lambda: world.reasons().count("OutOfcpu") == 2000)
+    done = True
+    await watching
+    assert longest_s < 0.25, f"the loop stood still for {longest_s:.2f} s, where it was 0.8 s"
