@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 
 import aiohttp
 import orjson
@@ -81,9 +82,14 @@ async def test_large_answers_are_compressed_for_who_takes_that_but_no_watches(
     async with api.session("admin").get(api.url(path), headers=asked) as response:
         assert response.headers.get("Content-Encoding") == ("gzip" if packed else None)
         assert response.headers.get("Vary") == ("Accept-Encoding" if packed else None)
-        assert await response.read() == plain.body
+        assert _of_no_age(await response.read()) == _of_no_age(plain.body)
     received = gzip.decompress(await _raw(api, path, accept)) if packed else plain.body
-    assert received == plain.body
+    assert _of_no_age(received) == _of_no_age(plain.body)
+
+
+def _of_no_age(table: bytes) -> bytes:
+    """The same whenever it was asked for: the last column is an age."""
+    return re.sub(rb'"\d+s"', b'"0s"', table)
 
 
 async def _raw(api: Api, path: str, accept: str) -> bytes:
