@@ -35,6 +35,7 @@ def workers() -> int:
     return sum(task.get_name().startswith("pod default/") for task in asyncio.all_tasks())
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_pods_that_have_ended_cost_the_next_agent_a_look_each(world: PodWorld) -> None:
     many = [ended(number) for number in range(10_000)]
@@ -94,6 +95,7 @@ async def test_pods_that_do_not_run_weigh_nothing_beside_those_that_do(world: Po
     assert shares.read_text() == "512", "the class had the share of 5,000 processors"
 
 
+@pytest.mark.slow
 async def test_thousands_of_new_pods_are_judged_in_turns(world: PodWorld) -> None:
     world.node = Node.from_wire({"status": {"allocatable": {"cpu": "2", "pods": "110"}}})
     small = container_data("app", resources={"requests": {"cpu": "1m"}})

@@ -176,6 +176,7 @@ async def test_a_list_beyond_the_bounds_ends_the_plugin(
     assert "the device plugin foo.sock is gone: ListAndWatch" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_stopped_plugin_gives_way_and_keeps_nobody_waiting(served: Served) -> None:
     async with running(served.folder, "2") as hung:
         await until(lambda: served.offered() == ResourceCount(2, 2))

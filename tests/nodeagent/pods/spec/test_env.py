@@ -85,6 +85,7 @@ def test_names_of_many_keys_with_a_long_prefix_count_too() -> None:
         env.environment(whole, literal, objects)
 
 
+@pytest.mark.slow
 def test_keys_without_values_can_be_taken_only_so_often() -> None:
     objects = {Reference("ConfigMap", "c"): ObjectData({"a": b"", "b": b""})}
     sources = [{"configMapRef": {"name": "c"}}] * 100_000

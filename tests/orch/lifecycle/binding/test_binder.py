@@ -286,6 +286,7 @@ class Crowd:
         return Binder(client, events, binding, lambda: cluster, changed=self.changed, now=now)
 
 
+@pytest.mark.slow
 async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting_and_block_nothing() -> None:
     crowd = Crowd(nodes=100)
     for number in range(10_000):

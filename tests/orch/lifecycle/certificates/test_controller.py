@@ -162,6 +162,7 @@ async def test_a_node_serves_with_a_certificate_of_its_own_addresses(world: Worl
     assert kinds((await world.api.call("GET", f"{CSR}/evil")).json.get("status") or {}) == []
 
 
+@pytest.mark.slow
 async def test_a_node_whose_requests_wait_delays_no_other_machine(world: World) -> None:
     """300 requests, and nodes that report thousands of addresses: it took over 20 s."""
     reported = [{"type": "Hostname", "address": f"h{number}.x"} for number in range(6000)]

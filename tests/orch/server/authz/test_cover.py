@@ -105,6 +105,7 @@ def test_what_is_missing_is_all_that_was(held, wanted) -> None:
     assert cover.missing(wanted, lacking) == []
 
 
+@pytest.mark.slow
 def test_comparing_takes_time_in_proportion_to_the_rules() -> None:
     def comparing(count: int) -> Callable[[], object]:
         held = [Rule(("get",), ("",), ("pods",), (f"n{n}",)) for n in range(count)]

@@ -127,6 +127,7 @@ def test_a_hundred_misfits_are_listed_of_many() -> None:
     assert len(misfits(Pod, {"spec": {"schedulingGates": [7] * 10_000}})) == 100
 
 
+@pytest.mark.slow
 def test_looking_grows_with_the_document() -> None:
     def look(size: int):
         gates = [{"name": "g"}] * size

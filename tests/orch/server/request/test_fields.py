@@ -107,6 +107,7 @@ def test_the_quick_look_finds_what_the_one_for_paths_does(spec: object, unknown:
     assert fields.unknown_fields("Pod", listed) == ['unknown field "spec.containers[1].imagee"']
 
 
+@pytest.mark.slow
 def test_fields_below_long_names_are_told_in_short_and_quickly() -> None:
     body = b'{"%b":{%b"a":1}}' % (b"x" * 1_000_000, b'"a":1,' * 15_000)
 

@@ -41,6 +41,7 @@ def test_changes_are_found_both_ways(case: dict[str, Any]) -> None:
 NAMED = record({"items": list_of(record({}), ("name",))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["merge", "compare"])
 def test_long_lists_in_another_order_cost_no_more_than_their_length(work: str) -> None:
     shuffle = random.Random(1).shuffle

@@ -262,6 +262,7 @@ def _retaining(count: int) -> tuple[Any, Any]:
     return {"map": dict.fromkeys(names, 1)}, {"map": {"$retainKeys": names[::-1]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_deleting, _arranging, _retaining])
 def test_a_patch_takes_time_in_proportion_to_its_size(make: Any) -> None:
     def patching(count: int) -> Any:

@@ -105,6 +105,7 @@ def _wide(containers: int) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_the_work_grows_as_the_pod_does_and_the_text_is_bounded() -> None:
     def judging(containers: int) -> Callable[[], object]:
         return partial(refused, _wide(containers), "restricted", LATEST)
