@@ -28,6 +28,7 @@ PAGE = "500"  # objects per response, like other clients
 MAX_PAGES = 10_000  # of one list
 SILENCE_S = 120.0  # of a watch; the server sends a bookmark each minute
 _REFUSAL_BYTES = 2**20
+_NO_LISTS = ("", "Status")
 
 Params = Mapping[str, str]
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -88,9 +89,9 @@ class JsonApi:
         answer = await self.call("GET", path, params=params, accept=accept)
         page = self._record(answer)
         kind = raw.text(page, "kind")
-        member = "rows" if kind == "Table" else "items" if kind.endswith("List") else ""
-        if not isinstance(page.get(member, ""), list | None):
-            what = f"its kind is {kind!r}" if not member else f"it has no {member}"
+        member = "rows" if kind == "Table" else "items"  # a definition names the kind of its lists
+        if kind in _NO_LISTS or not isinstance(page.get(member, ""), list | None):
+            what = f"its kind is {kind!r}" if kind in _NO_LISTS else f"it has no {member}"
             server = self.transport.config.server
             raise TransportError(f"{server} answered what is not a list of {path}: {what}")
         return page, len(answer.body)

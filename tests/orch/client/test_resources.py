@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from orch.client import json_api
+from orch.client.json_api import JsonApi
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -285,6 +286,15 @@ async def test_only_a_list_that_says_to_be_one_is_believed(
     server.answer = answer
     with pytest.raises(TransportError, match=text):
         await client.list(Node)
+
+
+async def test_a_list_of_a_defined_kind_has_the_kind_that_its_definition_names(
+    client: ApiClient, server: Server
+) -> None:
+    page = {"apiVersion": "example.com/v1", "kind": "Widgetry", "metadata": {}, "items": [{}]}
+    server.answers = [{**page, "metadata": {"continue": "a"}}, page]
+    whole = await JsonApi(client.transport).pages("/apis/example.com/v1/widgets", {})
+    assert (whole["kind"], whole["items"]) == ("Widgetry", [{}, {}])
 
 
 async def test_a_list_in_pages_is_read_to_its_end_and_not_for_ever(
