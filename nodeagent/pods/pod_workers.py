@@ -31,11 +31,6 @@ from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
-
-def _uid(pod: Pod) -> str:
-    return pod.metadata.uid or ""
-
-
 _TURN_S = 0.005
 _NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
@@ -43,6 +38,10 @@ _RECHECK_SOON_S = 1.0  # while pods end for a critical one
 
 Removed = Callable[[Pod], None]
 NodeOf = Callable[[bool], Node | None]  # whether it is to judge static pods
+
+
+def _uid(pod: Pod) -> str:
+    return pod.metadata.uid or ""
 
 
 class PodWorkers:
@@ -210,7 +209,9 @@ class PodWorkers:
             unfinished = self._registry.unfinished().union(map(_uid, self._unfinished()))
             self._services.allocations.retain(unfinished)
         await self._services.allocations.save()
-        await self._services.cgroups.balance(self._unfinished())
+        claimed = complete or self._registry.views().keys() <= self._workers.keys()
+        if self._registry.listed and claimed:  # else pods that run would lose their shares
+            await self._services.cgroups.balance(self._unfinished())
 
     def _is_over(self, pod: Pod) -> bool:
         """Whether the pod has ended, left nothing to the runtime, and nothing is under way."""

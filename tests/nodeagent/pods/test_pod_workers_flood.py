@@ -95,6 +95,33 @@ async def test_pods_that_do_not_run_weigh_nothing_beside_those_that_do(world: Po
     assert shares.read_text() == "512", "the class had the share of 5,000 processors"
 
 
+@pytest.mark.looptime
+async def test_running_pods_keep_their_shares_until_the_next_agent_knows_them(
+    world: PodWorld,
+) -> None:
+    shares = world.directory / "cgroup/cpu/orchpods/burstable/cpu.shares"
+    shares.parent.mkdir(parents=True)
+    shares.write_text("1024")
+    own = pod(container_data("app", resources={"requests": {"cpu": "500m"}}))
+    await started(world, own)
+    await world.until(lambda: shares.read_text() == "512")
+    await world.stop()
+    heir = world.successor()
+    source = FakeSource(own, name=podspec.API, ready=False)
+    heir.use(source)
+    listing = heir.runtime.hold("list_sandboxes")
+    await heir.start()
+    await asyncio.sleep(1)
+    assert shares.read_text() == "512", "nothing is known of the runtime yet"
+    listing.release()
+    source.given = []
+    await asyncio.sleep(30)
+    assert shares.read_text() == "512", "the API has not said yet that it is gone"
+    source.ready = True
+    source.tell()
+    await heir.until(lambda: shares.read_text() == "2")
+
+
 @pytest.mark.slow
 async def test_thousands_of_new_pods_are_judged_in_turns(world: PodWorld) -> None:
     world.node = Node.from_wire({"status": {"allocatable": {"cpu": "2", "pods": "110"}}})
