@@ -49,7 +49,7 @@ async def test_pods_that_have_ended_cost_the_next_agent_a_look_each(world: PodWo
     for _ in range(passes):
         source.tell()
         await asyncio.sleep(0.05)
-    assert (time.process_time() - began_s) / passes < 0.25, "it was 1.6 s, and as long a stall"
+    assert (time.process_time() - began_s) / passes < 0.6, "it was 1.6 s, and as long a stall"
 
 
 @pytest.mark.looptime
