@@ -94,8 +94,8 @@ def files(
 
 
 def _require_apart(paths: Iterable[str]) -> None:
-    """SpecError for a path below another: in this order it follows that one at once."""
-    for above, path in pairwise(sorted(paths, key=lambda path: path.split("/"))):
+    """SpecError for a path below another: in the order of their parts it follows that one."""
+    for above, path in pairwise(sorted(paths, key=lambda path: path.replace("/", "\0"))):
         if path.startswith(f"{above}/"):
             raise SpecError(f"path {path!r} lies below {above!r}, which is a file")
 
