@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import listeners as nodeagent_listeners
+from nodeagent.certificates import joining
 from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.config.types import NodeAgentConfiguration
@@ -110,6 +111,11 @@ def test_cis_4_2_4_there_is_no_read_only_port(config: NodeAgentConfiguration) ->
     assert config.readOnlyPort == 0
 
 
+@pytest.mark.parametrize("config", [DEFAULTS, without_a_file()])
+def test_cis_4_2_5_a_stream_that_carries_nothing_ends(config: NodeAgentConfiguration) -> None:
+    assert 0 < config.streamingConnectionIdleTimeout <= 4 * 3600
+
+
 def test_cis_4_2_7_a_hostname_override_is_reported(tmp_path: Path) -> None:
     told = said(findings(tmp_path, "--hostname-override=n1"), "hardening")
     assert any("--hostname-override" in text for text in told)
@@ -127,6 +133,13 @@ def test_cis_4_2_9_a_serving_certificate_is_created_with_a_private_key(tmp_path:
 
 
 @pytest.mark.may_block
+def test_cis_4_2_10_a_machine_that_joins_renews_its_certificate(tmp_path: Path) -> None:
+    place = joining.Place(tmp_path, tmp_path / "pki")
+    joining.write_settings(joining.Cluster("https://server:6443", b"", "n1"), place)
+    config = load_config(None, place.drop_in.parent, options.parse([]).overrides)
+    assert config.rotateCertificates and config.serverTLSBootstrap
+
+
 async def test_cis_4_2_11_a_new_certificate_is_shown_and_no_request_fails(
     unserved: Agent, pki: Pki, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:

@@ -10,16 +10,20 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from orch.wire.names import VERSION
+from tests.conftest_runtime import BASE as RUNTIME
+from tests.conftest_runtime import RealRuntime
 from tests.systemd.conftest import LATER_VERSION as LATER
 from tests.systemd.conftest import or_skip
 from tests.systemd.page import PAGE, SYSTEMS, blocks
+from tools.runtime_lib import images
 from tools.testbed.booted import BootedMachine, booted
 from tools.testbed.debian import SUITES, ensure
 
@@ -58,6 +62,13 @@ def install(machine: BootedMachine, path: str, *flags: str) -> subprocess.Comple
 
 def installed_version(machine: BootedMachine) -> str:
     return machine.check("dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Version}", "nodeagent")
+
+
+def until(done: Callable[[], bool], told: Callable[[], str], within_s: float = 60.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < end_s, told()
+        time.sleep(0.3)
 
 
 def test_an_installed_agent_runs_and_may_be_upgraded_rolled_back_and_purged(
@@ -101,6 +112,136 @@ def test_an_installed_agent_runs_and_may_be_upgraded_rolled_back_and_purged(
     ], "what was not the package's is left"
     machine.check("rm", "-r", "/etc/nodeagent")
     assert [path for path in LEFT_BEHIND if machine.path(path).exists()] == []
+
+
+CONTAINERD = """version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "localhost/pause:1"
+restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "/etc/cni/net.d"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+BinaryName = "/usr/local/bin/runc-unlimited"
+"""
+# On a hybrid host the machine's cgroups have no controllers to set limits with.
+UNLIMITED = """#!/usr/bin/python3
+import json, os, sys
+if "create" in sys.argv:
+    path = sys.argv[sys.argv.index("--bundle") + 1] + "/config.json"
+    with open(path) as file:
+        config = json.load(file)
+    config["linux"].pop("resources", None)
+    with open(path, "w") as file:
+        json.dump(config, file)
+os.execv("/usr/sbin/runc", ["runc", *sys.argv[1:]])
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: held}
+spec:
+  containers:
+  - name: main
+    image: localhost/busybox:1
+    command: [sh, -c, 'echo kept > /memory/mark; while :; do sleep 1; done']
+    volumeMounts: [{name: memory, mountPath: /memory}]
+  volumes:
+  - name: memory
+    emptyDir: {medium: Memory}
+"""
+FETCH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+LEFT = {  # how to list what a reset is to leave nothing of
+    "containers": "ctr -n k8s.io containers list -q",
+    "mounts": "grep -e /var/lib/nodeagent -e /run/containerd/io -e /run/netns /proc/1/mountinfo",
+    "cgroups": "find /sys/fs/cgroup -name '*orchpods*'",
+    "interfaces": "ip -o link | cut -d: -f2 | grep veth",
+}
+
+
+@pytest.fixture
+def with_runtime(machine: BootedMachine, real_runtime: RealRuntime) -> BootedMachine:
+    """Debian's containerd in the machine, with two images and the page's network."""
+    machine.check("mkdir", "-p", "/var/lib/containerd")
+    machine.check("mount", "-t", "tmpfs", "tmpfs", "/var/lib/containerd")  # no overlay on overlay
+    assert install(machine, "containerd containernetworking-plugins").returncode == 0
+    machine.write("/etc/containerd/config.toml", CONTAINERD)
+    machine.write("/usr/local/bin/runc-unlimited", UNLIMITED, mode=0o755)
+    archive = images.build(RUNTIME / "root/usr/bin/busybox").archive
+    machine.path("/root/images.tar").write_bytes(archive)
+    machine.check("systemctl", "restart", "containerd")
+    return machine
+
+
+def pod_at_agent(machine: BootedMachine) -> dict[str, Any]:
+    """The pod as the agent shows it; {} before it does."""
+    done = machine.run("python3", "-c", FETCH, "http://127.0.0.1:10255/pods")
+    found = json.loads(done.stdout)["items"] if done.returncode == 0 else []
+    return next(iter(found), {})
+
+
+def container_ready(machine: BootedMachine) -> bool:
+    [status] = pod_at_agent(machine).get("status", {}).get("containerStatuses") or [{}]
+    return bool(status.get("ready"))
+
+
+def tasks(machine: BootedMachine) -> dict[str, str]:
+    """Of each container: its first process, and when that started."""
+    listed = machine.check("ctr", "-n", "k8s.io", "tasks", "list").splitlines()[1:]
+    pids = {line.split()[0]: line.split()[1] for line in listed}
+    stats = {name: machine.check("cat", f"/proc/{pid}/stat") for name, pid in pids.items()}
+    return {name: f"{pids[name]} {stat.split()[21]}" for name, stat in stats.items()}
+
+
+def left(machine: BootedMachine) -> dict[str, str]:
+    return {what: machine.run("sh", "-c", listing).stdout for what, listing in LEFT.items()}
+
+
+def test_pods_run_on_while_the_package_is_upgraded_and_rolled_back_and_a_reset_ends_them(
+    with_runtime: BootedMachine,
+) -> None:
+    machine = with_runtime
+    machine.write("/etc/nodeagent/config.d/read.conf", f"{HEAD}readOnlyPort: 10255\n")
+    done = install(machine, "/packages/nodeagent_*.deb")
+    assert done.returncode == 0, done.stderr
+    machine.check(
+        "sh", "-c", "cp /usr/share/doc/nodeagent/examples/10-pods.conflist /etc/cni/net.d/"
+    )
+    machine.check("nodeagent", "image", "import", "/root/images.tar", timeout_s=120)
+    machine.write("/etc/nodeagent/manifests/held.yaml", POD)
+    until(lambda: container_ready(machine), lambda: f"{machine.journal(AGENT)}")
+    before, interfaces = tasks(machine), machine.check("ip", "-o", "link")
+    assert len(before) == 2, "the sandbox and its container"
+    assert "veth" in interfaces
+
+    for path, flags in (
+        ("/packages/later/nodeagent_*.deb", ()),
+        ("/packages/nodeagent_*.deb", ("--allow-downgrades",)),
+    ):
+        agent = machine.show(AGENT, "MainPID")
+        done = install(machine, path, *flags)
+        assert done.returncode == 0, done.stderr
+        assert machine.show(AGENT, "MainPID") != agent
+        until(lambda: container_ready(machine), lambda: f"{machine.journal(AGENT)}")
+        assert tasks(machine) == before
+        [status] = pod_at_agent(machine)["status"]["containerStatuses"]
+        assert status["restartCount"] == 0
+        main = before[status["containerID"].partition("://")[2]].split()[0]
+        assert machine.check("cat", f"/proc/{main}/root/memory/mark") == "kept\n"
+
+    machine.check("systemctl", "stop", AGENT)
+    planned = machine.check("nodeagent", "reset")
+    assert "would remove pod default/held" in planned
+    assert tasks(machine) == before, "a dry run ends nothing"
+    assert all(left(machine).values()), "what a reset is to remove is there"
+    machine.check("nodeagent", "reset", "--yes", timeout_s=120)
+    assert left(machine) == dict.fromkeys(LEFT, "")
+    pids = [first.split()[0] for first in before.values()]
+    assert [pid for pid in pids if machine.path(f"/proc/{pid}").exists()] == []
+    machine.check("rm", "-r", "/etc/nodeagent/manifests", "/etc/nodeagent/config.d/read.conf")
+    machine.check("apt-get", "purge", "-y", "nodeagent", timeout_s=120)
 
 
 def test_the_page_s_commands_set_up_a_host_and_clear_it(machine: BootedMachine) -> None:
@@ -149,8 +290,7 @@ def cpu_pressure(machine: BootedMachine) -> list[float]:
     now_s = time.time()
     query = {"query": expression[1], "start": now_s - 120, "end": now_s, "step": 5}
     url = f"http://127.0.0.1:9090/api/v1/query_range?{urlencode(query)}"
-    fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
-    answer = json.loads(machine.check("python3", "-c", fetch, url))
+    answer = json.loads(machine.check("python3", "-c", FETCH, url))
     found = [one for one in answer["data"]["result"] if one["metric"].get("id") == "/"]
     return [float(value) for one in found for _, value in one["values"]]
 

@@ -30,10 +30,12 @@ CTL = ("orchctl", "--kubeconfig=/etc/orch-apiserver/admin.kubeconfig")
 Machines = tuple[BootedMachine, BootedMachine, BootedMachine]
 
 
-@pytest.fixture(scope="module")
-def machines(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+@pytest.fixture(scope="module", params=SUITES)
+def machines(
+    request: pytest.FixtureRequest, packages: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machines]:
     """Three systems, 10.0.0.11 to 10.0.0.13, the third one with the bridge between them."""
-    root = or_skip(lambda: ensure(SYSTEMS, SUITES[0]))
+    root = or_skip(lambda: ensure(SYSTEMS, request.param))
     with ExitStack() as stack:
         one, two, three = (
             stack.enter_context(
