@@ -93,7 +93,7 @@ def _read(request: x509.CertificateSigningRequest, key: PublicKey) -> SigningReq
     dns: list[str] = []
     addresses: list[str] = []
     for extension in request.extensions:
-        if _is_given(extension.value):
+        if _is_usual(extension.value):
             continue
         if not isinstance(extension.value, x509.SubjectAlternativeName):
             others.append(f"the extension {extension.oid.dotted_string}")
@@ -119,16 +119,17 @@ def _read(request: x509.CertificateSigningRequest, key: PublicKey) -> SigningReq
     )
 
 
-def _is_given(value: x509.ExtensionType) -> bool:
-    """Whether a certificate may say the same: its usages are those that come beside the request."""
+def _is_usual(value: x509.ExtensionType) -> bool:
+    """Whether every request by OpenSSL may say it. It counts for nothing: the usages of a
+    certificate are those that come beside the request.
+    """
     match value:
         case x509.BasicConstraints():
             return not value.ca
         case x509.ExtendedKeyUsage():
             return set(value) <= _PURPOSES
         case x509.KeyUsage():
-            agrees = value.content_commitment or value.data_encipherment or value.key_agreement
-            return not (agrees or value.key_cert_sign or value.crl_sign)
+            return not (value.key_cert_sign or value.crl_sign)
     return False
 
 

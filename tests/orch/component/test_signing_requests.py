@@ -117,11 +117,12 @@ def test_what_no_certificate_would_have_is_named(pem: bytes, what: str) -> None:
     assert what in signing_requests.read(pem).others[0]
 
 
-def test_what_certificates_have_anyway_may_be_asked_for() -> None:
+def test_what_openssl_asks_for_by_default_is_nothing_special() -> None:
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     pem = request(
         None, NAMED, x509.BasicConstraints(ca=False, path_length=None),
-        usage(digital_signature=True, key_encipherment=True), x509.ExtendedKeyUsage(purposes),
+        usage(content_commitment=True, digital_signature=True, key_encipherment=True),
+        x509.ExtendedKeyUsage(purposes),
     )  # fmt: skip
     assert signing_requests.read(pem).others == ()
 
