@@ -227,12 +227,13 @@ def sign(
         _builder(request.subject, request.public_key, end - now, now)
         .issuer_name(authority.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(**bits), critical=True)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),  # type: ignore[arg-type]
             critical=False,
         )
     )
+    if bits:  # one without any is no certificate to OpenSSL
+        builder = builder.add_extension(_key_usage(**bits), critical=True)
     purposes = [_PURPOSE[usage] for usage in usages if usage in _PURPOSE]
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     hosts = (*request.dns_names, *request.addresses)

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 MAX_BYTES = 16 * 1024  # of PEM; a usual request has 500 to 1,700
 MAX_NAMES = 100  # in a subject, and of hosts
@@ -28,6 +28,7 @@ _BAD = (
 )  # fmt: skip
 _KEYS = (ec.EllipticCurvePublicKey, ed25519.Ed25519PublicKey, rsa.RSAPublicKey)
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_PURPOSES = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}
 _SHOWN = 200  # characters of what OpenSSL says
 
 PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
@@ -92,6 +93,8 @@ def _read(request: x509.CertificateSigningRequest, key: PublicKey) -> SigningReq
     dns: list[str] = []
     addresses: list[str] = []
     for extension in request.extensions:
+        if _is_usual(extension.value):
+            continue
         if not isinstance(extension.value, x509.SubjectAlternativeName):
             others.append(f"the extension {extension.oid.dotted_string}")
             continue
@@ -114,6 +117,20 @@ def _read(request: x509.CertificateSigningRequest, key: PublicKey) -> SigningReq
         request.subject,
         key,
     )
+
+
+def _is_usual(value: x509.ExtensionType) -> bool:
+    """Whether every request by OpenSSL may say it. It counts for nothing: the usages of a
+    certificate are those that come beside the request.
+    """
+    match value:
+        case x509.BasicConstraints():
+            return not value.ca
+        case x509.ExtendedKeyUsage():
+            return set(value) <= _PURPOSES
+        case x509.KeyUsage():
+            return not (value.key_cert_sign or value.crl_sign)
+    return False
 
 
 def _text(attribute: x509.NameAttribute[str | bytes]) -> str:

@@ -71,12 +71,13 @@ class Kubectl:
 
 
 def kubectls() -> list[str]:
-    """The kubectl on the path, and other versions lying beside it."""
+    """The kubectl on the path, other versions lying beside it, and what `tools/setup` brings."""
     found = shutil.which("kubectl")
-    if found is None:
-        return []
-    real = Path(found).resolve()
-    return [found, *(str(path) for path in sorted(real.parent.glob("kubectl.1.*")))]
+    beside = sorted(Path(found).resolve().parent.glob("kubectl.1.*")) if found else []
+    known = {path.name for path in beside}
+    brought = sorted(Path(f"{sys.prefix}-clients/bin").glob("kubectl.1.*"))
+    more = (path for path in (*beside, *brought) if path in beside or path.name not in known)
+    return [*([found] if found else ()), *map(str, more)]
 
 
 def oldest_and_newest_kubectl() -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
+from orch.component import signing_requests
 from tests.e2e.harness import eventually
 from tests.e2e.kubectlworld import BUSY, World
 
@@ -42,6 +44,22 @@ def cluster_roles(w: World) -> None:
     asked = ("auth", "can-i", "get", f"nodes/{w.node}", "--as=x", "--as-group=watchers")
     assert w.run(*asked).stdout.strip() == "yes"
     w.kubectl("delete", f"clusterrolebinding/{name}", f"clusterrole/{name}")
+
+
+def certificates(w: World) -> None:
+    pem = signing_requests.make_request(signing_requests.make_key(), "jane", "team", ())
+    spec = {
+        "request": base64.b64encode(pem).decode(), "usages": ["client auth"],
+        "signerName": "kubernetes.io/kube-apiserver-client",
+    }  # fmt: skip
+    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    for verb, decided in (("approve", "Approved"), ("deny", "Denied")):
+        name = f"{w.namespace}-{verb}"
+        body = json.dumps({**kind, "metadata": {"name": name}, "spec": spec})
+        w.kubectl("create", "-f", "-", stdin=body)
+        w("certificate", verb, name)
+        assert w.value(f"csr/{name}", ".status.conditions[*].type") == decided
+        w.kubectl("delete", "csr", name)
 
 
 def lease(w: World) -> None:

@@ -65,6 +65,7 @@ CASES = (
     Case("auth whoami", access.whoami, aliases=True, since="1.28"),
     Case("create role, rolebinding; describe role", access.roles, aliases=True),
     Case("create clusterrole, clusterrolebinding", access.cluster_roles, aliases=True),
+    Case("certificate approve, deny", access.certificates, aliases=True),
     Case("the Lease in describe node", access.lease, aliases=True),
     Case("top node", access.top_node, aliases=True),
     Case("top pod", access.top_pod, aliases=True),

@@ -58,9 +58,9 @@ def need(*packages: str) -> None:
 def test_helm_installs_upgrades_rolls_back_and_uninstalls_without_a_flag(
     server: ApiServer, major: str
 ) -> None:
-    need("helm_python", "kr8s")
-    if not (CLIENTS / "bin/helm").exists():
-        pytest.skip("needs helm-binary (tools/setup test)")
+    need("kr8s")
+    if not (CLIENTS / "bin" / {"3": "helm", "4": "helm4"}[major]).exists():
+        pytest.skip(f"needs Helm {major} (tools/setup test)")
     program = PROGRAMS / "helm_releases.py"
     kubeconfig = server.directory / "kubeconfig"
     run(CLIENTS / "bin/python", program, kubeconfig, PROGRAMS / "chart", major)

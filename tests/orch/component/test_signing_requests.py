@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orch.component import signing_requests
 from orch.component.signing_requests import MAX_BYTES, MAX_NAMES
@@ -32,6 +32,14 @@ def request(
     digest = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
     made = builder.sign(signer, digest)  # type: ignore[arg-type]
     return made.public_bytes(serialization.Encoding.PEM)
+
+
+def usage(**bits: bool) -> x509.KeyUsage:
+    every = (
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+        "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
+    return x509.KeyUsage(**(dict.fromkeys(every, False) | bits))
 
 
 def forged() -> bytes:
@@ -96,6 +104,9 @@ def test_what_is_no_request_is_refused_in_one_line(pem: bytes, why: str) -> None
         (request(None, [*NAMED, *NAMED]), "common name"),
         (request(None, [*NAMED, x509.NameAttribute(NameOID.LOCALITY_NAME, "x")]), "common name"),
         (request(None, NAMED, x509.BasicConstraints(ca=True, path_length=None)), "2.5.29.19"),
+        (request(None, NAMED, usage(key_cert_sign=True)), "2.5.29.15"),
+        (request(None, NAMED, x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])),
+         "2.5.29.37"),
         (request(None, NAMED, x509.SubjectAlternativeName([x509.RFC822Name("a@b.c")])), "RFC822"),
         (request(None, NAMED, x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address("::1")),
@@ -104,6 +115,16 @@ def test_what_is_no_request_is_refused_in_one_line(pem: bytes, why: str) -> None
 )  # fmt: skip
 def test_what_no_certificate_would_have_is_named(pem: bytes, what: str) -> None:
     assert what in signing_requests.read(pem).others[0]
+
+
+def test_what_openssl_asks_for_by_default_is_nothing_special() -> None:
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    pem = request(
+        None, NAMED, x509.BasicConstraints(ca=False, path_length=None),
+        usage(content_commitment=True, digital_signature=True, key_encipherment=True),
+        x509.ExtendedKeyUsage(purposes),
+    )  # fmt: skip
+    assert signing_requests.read(pem).others == ()
 
 
 def test_a_key_has_a_name_that_does_not_tell_it() -> None:
