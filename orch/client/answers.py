@@ -31,6 +31,10 @@ class TransportError(Exception):
     """No usable response: the text names the server and the cause."""
 
 
+class AnswerTooLarge(TransportError):
+    """The server answers with more than is read at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A whole response of any status; header names are case-insensitive."""
@@ -131,11 +135,11 @@ def refusal(answer: Response) -> ApiError:
 async def whole(
     response: aiohttp.ClientResponse, server: str, most_bytes: int | None = None
 ) -> bytes:
-    """The body; TransportError beyond `most_bytes`, else beyond MAX_BYTES."""
+    """The body; AnswerTooLarge beyond `most_bytes`, else beyond MAX_BYTES."""
     most_bytes = MAX_BYTES if most_bytes is None else most_bytes
     body = await beginning(response, most_bytes + 1)
     if len(body) > most_bytes:
-        raise TransportError(f"{server} answered with more than {most_bytes // 2**20} MiB")
+        raise AnswerTooLarge(f"{server} answered with more than {most_bytes // 2**20} MiB")
     return body
 
 

@@ -7,7 +7,7 @@ response a TransportError; nothing is retried.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from urllib.parse import quote
 import orjson
 import pydantic
 
+from orch.client.answers import AnswerTooLarge
 from orch.client.json_api import JSON, SILENCE_S, JsonApi
 from orch.client.transport import PATCH_TYPES, Transport, TransportError
 from orch.wire import raw
@@ -24,6 +25,7 @@ from orch.wire.records.authentication import TokenRequest, TokenRequestSpec
 from orch.wire.records.configuration import ServiceAccount
 from orch.wire.records.meta import ApiObject, ObjectMeta
 
+_END_OF_LIST = "k8s.io/initial-events-end"  # as watches of all servers say it
 T = TypeVar("T", bound=ApiObject)
 
 
@@ -70,13 +72,19 @@ class ApiClient:
         field_selector: str = "",
         resource_version: str = "",
     ) -> ListResult[T]:
-        """All objects, of every namespace when none is given, and the revision they are from."""
+        """All objects, of every namespace when none is given, and the revision they are from.
+
+        What is too large for one answer comes one by one.
+        """
         params = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
         }
-        data = await self._json.pages(_path(model, namespace), params)
+        try:
+            data = await self._json.pages(_path(model, namespace), params)
+        except AnswerTooLarge:
+            return await self._one_by_one(model, namespace, params)
         with self._reading(f"a list of {model.__name__}"):
             _require_kind(model, data.get("apiVersion"), data.get("kind"), "List")
             items = tuple(model.from_wire(item) for item in data["items"])
@@ -84,6 +92,29 @@ class ApiClient:
                 _require_kind(model, item.apiVersion, item.kind)
                 _require_identity(item)
             return ListResult(items, _revision(data))
+
+    async def _one_by_one(
+        self, model: type[T], namespace: str, params: Mapping[str, str]
+    ) -> ListResult[T]:
+        """A list as the events that a watch begins with."""
+        path, found = _path(model, namespace), dict[str, T]()
+        wanted = {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        events = self._json.watch(path, wanted, silence_s=SILENCE_S)
+        async with contextlib.aclosing(events):
+            async for kind, record in events:
+                with self._reading(f"a list of {model.__name__}"):
+                    _require_kind(model, record.get("apiVersion"), record.get("kind"))
+                    if kind == "BOOKMARK":
+                        revision = _revision(record)
+                        if raw.text(record, "metadata", "annotations", _END_OF_LIST) == "true":
+                            return ListResult(tuple(found.values()), revision)
+                        continue
+                    item = model.from_wire(record)
+                    _require_identity(item)
+                    found[item.key] = item
+                    if kind == "DELETED":
+                        del found[item.key]
+        raise TransportError(f"{self.transport.config.server} did not end the list of {path}")
 
     async def create(self, obj: T, *, subresource: str = "") -> T:
         """The stored object; a subresource (`token`) is created under the object's name."""

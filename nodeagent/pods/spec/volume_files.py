@@ -34,6 +34,7 @@ DEFAULT_MODE = 0o644
 _MODES = range(0o1000)
 _PRIVATE = 0o600  # of a token
 MAX_FILES, MAX_BYTES = 20_000, 64 << 20  # of all volumes of a pod
+MAX_IN_MEMORY = 128 << 20  # bytes of a namespace's pods on one node
 _PATH_MAX = 1024  # bytes
 _SHOWN = 100
 
@@ -52,6 +53,7 @@ class FileRoom:
     """
 
     def __init__(self) -> None:
+        self.in_memory_bytes = 0
         self._files, self._bytes = MAX_FILES, MAX_BYTES
 
     def take(self, content: bytes) -> bytes:
@@ -64,6 +66,31 @@ class FileRoom:
                 " of objects, fields and tokens; show fewer"
             )
         return content
+
+
+class MemoryShares:
+    """What the pods of each namespace show in memory on this node: it is the agent's own, which
+    ends where its unit's memory does.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[str, int]] = {}  # namespace and bytes, by uid of the pod
+
+    def hold(self, uid: str, namespace: str, size_bytes: int) -> None:
+        """SpecError when its namespace would have too much; else the pod has this much."""
+        total_bytes = size_bytes
+        for other, (of_namespace, other_bytes) in tuple(self._held.items()):
+            if other != uid and of_namespace == namespace:
+                total_bytes += other_bytes
+        if total_bytes > MAX_IN_MEMORY:
+            raise SpecError(
+                f"the pods of namespace {namespace} on this node show more than"
+                f" {MAX_IN_MEMORY >> 20} MiB in secret and projected volumes, which are in memory"
+            )
+        self._held[uid] = namespace, size_bytes
+
+    def release(self, uid: str) -> None:
+        self._held.pop(uid, None)
 
 
 def is_made_of_files(volume: Volume) -> bool:

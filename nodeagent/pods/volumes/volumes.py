@@ -130,6 +130,7 @@ class VolumeStore:
         self._root = Path(root_dir)
         self._mounting = mounting or OwnMounts()
         self._secrets_on_disk = False
+        self._shares = volume_files.MemoryShares()
         self._removals = asyncio.Semaphore(_REMOVALS)
         self._under_way: dict[str, set[asyncio.Task[Any] | None]] = {}  # by uid of the pod
 
@@ -252,7 +253,8 @@ class VolumeStore:
             given = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
             supported = ", ".join(["hostPath", "image", *_KINDS])
             raise ValueError(f"the source {given} is not supported; use one of {supported}")
-        path = Path(volume_path(str(self._root), pod.metadata.uid or "", kind, volume.name))
+        uid = pod.metadata.uid or ""
+        path = Path(volume_path(str(self._root), uid, kind, volume.name))
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
         if volume.emptyDir is not None:
             return self._empty_dir(path, volume.emptyDir, pod, group)
@@ -260,6 +262,8 @@ class VolumeStore:
             return self._share(path, volume.nfs)
         files = volume_files.files(pod, volume, data.objects, data.allocatable, room)
         if volume.secret is not None or volume.projected is not None:
+            room.in_memory_bytes += sum(len(file.content) for file in files)
+            self._shares.hold(uid, pod.metadata.namespace or "", room.in_memory_bytes)
             self._mount_in_memory(path)
         directories.write(path, files, group=group)
         return str(path)
@@ -341,6 +345,7 @@ class VolumeStore:
             subpaths.remove(directory / _SUB_PATHS)
             if directory.exists():
                 descriptors.remove_tree(directory)
+            self._shares.release(uid)
         except (OSError, MountError) as error:
             raise VolumeError(f"cannot remove {directory}: {error}") from error
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from orch.client import json_api
+from orch.client import answers, json_api
 from orch.client.json_api import JsonApi
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
@@ -28,6 +28,7 @@ NODE = {
 }
 
 
+INITIAL_END = "k8s.io/initial-events-end"
 NODES = {"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "42"}}
 
 
@@ -340,6 +341,35 @@ async def test_watch_gives_events_until_the_server_ends_it(
         "fieldSelector": "a=b",
         "timeoutSeconds": "300",
     }
+
+
+BOOKMARK = {**NODE, "metadata": {"resourceVersion": "9"}}
+END = {**NODE, "metadata": {**BOOKMARK["metadata"], "annotations": {INITIAL_END: "true"}}}
+OTHER = {**NODE, "metadata": {"name": "beta", "uid": "u-2", "resourceVersion": "8"}}
+
+
+async def test_a_list_that_is_too_large_for_an_answer_is_read_one_by_one(
+    client: ApiClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods of a whole cluster may have more than is read at once, and be what it is judged by."""
+    monkeypatch.setattr(answers, "MAX_BYTES", 1000)
+    whole = {**NODES, "items": [{**NODE, "spec": {"x": "y" * 2000}}]}
+    large = event("ADDED", {**NODE, "spec": {"x": "y" * 2000}})
+    gone = event("ADDED", OTHER) + event("DELETED", OTHER)
+    server.answers = [whole, large + event("BOOKMARK", BOOKMARK) + gone + event("BOOKMARK", END)]
+    listed = await client.list(Node, field_selector="a=b")
+    assert [item.metadata.name for item in listed.items] == ["alpha"]
+    assert listed.resource_version == "9"
+    assert server.query == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "fieldSelector": "a=b",
+    }
+    server.answers = [whole, large]
+    with pytest.raises(TransportError, match="did not end the list of /api/v1/nodes"):
+        await client.list(Node)
 
 
 async def test_an_error_event_is_raised(client: ApiClient, server: Server) -> None:

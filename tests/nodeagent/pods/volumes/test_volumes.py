@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent import descriptors
+from nodeagent.pods.spec import volume_files
 from nodeagent.pods.spec.references import ObjectData, Reference
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.mounts import MountDenied, MountError
@@ -19,6 +20,7 @@ from nodeagent.pods.volumes.nfs import Share
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError, VolumeStore
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, pod
+from tests.fakes.podworld import named
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -395,6 +397,25 @@ async def test_the_volumes_of_one_pod_are_bounded_together(tmp_path: Path) -> No
     with pytest.raises(VolumeError, match=r'for volume "w" : .* show more than .* 64 MiB'):
         await VolumeStore(str(tmp_path)).prepare(wanted, ProjectedData(objects=large))
     assert not list(tmp_path.glob("pods/*/volumes/configmap/w/*"))
+
+
+async def test_a_namespace_has_a_share_of_the_memory_that_secrets_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the agent's: eight pods of 64 MiB would have it end."""
+    monkeypatch.setattr(volume_files, "MAX_IN_MEMORY", 4 << 20)
+    store = VolumeStore(str(tmp_path), FakeMounts())
+    items = [{"key": "k", "path": str(number)} for number in range(15)]
+    secret = {"secret": {"secretName": "s", "items": items}}
+    large = ProjectedData(objects={Reference("Secret", "s"): ObjectData({"k": b"x" * 2**17})})
+    pods = [named(pod(volumes=[{"name": "v", **secret}]), f"p{n}", f"u{n}") for n in range(4)]
+    pods[3].metadata.namespace = "other"
+    for one in (*pods[:2], pods[0], pods[3]):
+        await store.prepare(one, large)
+    with pytest.raises(VolumeError, match="namespace default on this node show more than 4 MiB"):
+        await store.prepare(pods[2], large)
+    await store.remove("u0")
+    await store.prepare(pods[2], large)
 
 
 async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
