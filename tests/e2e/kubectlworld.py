@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.apiserver import Kubectl
 
 BUSY = "busy"  # a pod that is there from the start: its usage takes two readings
-VERSIONS = ("1.20", *(f"1.{minor}" for minor in range(27, 34)))  # 1.20 is Debian 12's
+VERSIONS = ("1.20", *(f"1.{minor}" for minor in range(27, 34)), "1.36")  # 1.20 is Debian 12's
 POD = """
 apiVersion: v1
 kind: Pod
