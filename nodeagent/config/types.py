@@ -33,6 +33,7 @@ from nodeagent.config.fields import (
     SysctlPattern,
     Threshold,
 )
+from orch.component.flags import reference_gates
 from orch.component.secret import Secret
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
@@ -325,6 +326,12 @@ class NodeAgentConfiguration(ConfigModel):
             raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
         if self.containerLogMonitorInterval < 3:
             raise ValueError("containerLogMonitorInterval must be at least 3s")
+        return self
+
+    @model_validator(mode="after")
+    def _gate_and_bootstrap_fit_each_other(self) -> NodeAgentConfiguration:
+        if self.serverTLSBootstrap and not self.featureGates.get(reference_gates.ROTATION, True):
+            raise ValueError(f"serverTLSBootstrap needs the gate {reference_gates.ROTATION}")
         return self
 
     @model_validator(mode="after")

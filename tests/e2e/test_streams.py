@@ -152,12 +152,15 @@ def test_a_refusal_says_why(newest: Kubectl, pod: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "mebibytes", [256, pytest.param(1024, marks=[pytest.mark.soak, pytest.mark.timeout(600)])]
+)
 def test_a_large_file_is_copied_both_ways_in_flat_memory(
-    cluster: LocalCluster, newest: Kubectl, pod: str, tmp_path: Path
+    cluster: LocalCluster, newest: Kubectl, pod: str, tmp_path: Path, mebibytes: int
 ) -> None:
     sent, back = tmp_path / "sent", tmp_path / "back"
     with sent.open("wb") as file:
-        for _ in range(256):
+        for _ in range(mebibytes):
             file.write(os.urandom(MIB))
     programs = [psutil.Process(cluster.pid(name)) for name in ("apiserver", "nodeagent")]
     before = [program.memory_info().rss for program in programs]

@@ -14,6 +14,9 @@ RENAMED: Mapping[str, str] = {
     "KubeletPSI": "NodeAgentPSI",
 }
 
+# Off, it says that `serverTLSBootstrap` is off, too: the agent holds its configuration against it.
+ROTATION = "RotateKubeletServerCertificate"
+
 # On there; but off here, and nobody should rely on it.
 _NEVER = "KubeletEnsureSecretPulledImages"
 
@@ -104,7 +107,7 @@ DEFAULTS: Mapping[str, bool] = {
 
 def refusal(name: str, value: bool) -> str:
     """Why a gate of the reference cannot be set so; "" when it can. KeyError for other names."""
-    if DEFAULTS[name] == value:
+    if DEFAULTS[name] == value or name == ROTATION:
         return ""
     state, wanted = ("on", "off") if DEFAULTS[name] else ("off", "on")
     return (

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from orch.client.events import EventRecorder
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 SLICE_S = 0.003  # of work without a pause for others
 ROUND_S = 0.5  # of trying, or twice what a look takes; what is left goes on after newcomers
 PAUSE_S = 0.05  # when all were tried, or twice what a look takes: changes come in swarms
-_AT_ONCE = 0.0  # the time of the next look
 DUE_MAX = 1000  # pods of a namespace in one round
 WRITERS = 32
 TELLERS = 2
@@ -76,7 +75,6 @@ class Binder:
         self._demands: dict[str, tuple[str, Demand]] = {}  # by pod key, with the pod's version
         self._changes = 0  # that may have made room
         self._seen: tuple[set[str], set[str]] = (set(), set())  # nodes with version; bound pods
-        self._sizes: dict[str, tuple[str, dict[str, int | None]]] = {}  # by node, with its version
         self._untold: Rotation[str, str] = Rotation()  # uids, by namespace
         self._messages: dict[str, tuple[Pod, str]] = {}  # for these, by uid
         self._telling = asyncio.Event()
@@ -94,11 +92,11 @@ class Binder:
                 began_s = _time()
                 rooms, waiting = await self._look()
                 looking_s = _time() - began_s
-                trying_s = max(ROUND_S, 2 * looking_s)
-                next_s = await self._try(waiting, rooms, tasks, within_s=trying_s)
-                if next_s == _AT_ONCE:
+                due, next_s = await self._due(waiting)
+                if not await self._try(due, rooms, tasks, within_s=max(ROUND_S, 2 * looking_s)):
                     continue
                 await asyncio.sleep(max(PAUSE_S, 2 * looking_s))
+                next_s = min((next_s, *(one.until_s for one in self._assumed.values())))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(next_s):
                         await self._woken.wait()
@@ -106,29 +104,26 @@ class Binder:
 
     async def _try(
         self,
-        waiting: Sequence[Pod],
+        due: Iterable[Pod],
         rooms: Mapping[str, Room],
         tasks: asyncio.TaskGroup,
         *,
         within_s: float,
-    ) -> float | None:
-        """Try the pods that are due; gives when to look again, None for when something changes."""
-        self._metrics.pending.set(len(waiting))
-        due, next_s = await self._due(waiting)
+    ) -> bool:
+        """Whether all had their try in time."""
         tries = in_turn(due, self._attempts)
         await self._breathe()
         began_s = _time()
         for pod in tries:
             if _time() - began_s > within_s:
-                return _AT_ONCE
+                return False
             try:
                 await self._place(pod, rooms, tasks)
             except Exception as error:  # the nodes are judged by the same program
                 self._attempts.failed(pod, self._changes, _time())
                 text = "pod %s cannot be given a node, because of a defect here"
                 self._defects.failed(text, pod.key, subject=pod.metadata.uid, error=error)
-        next_s = min((next_s, *(one.until_s for one in self._assumed.values())))
-        return None if math.isinf(next_s) else next_s
+        return True
 
     async def _due(self, waiting: Iterable[Pod]) -> tuple[list[Pod], float]:
         """The pods to be tried now, and when the next of the others is due (inf: none is)."""
@@ -149,11 +144,8 @@ class Binder:
         cluster = self._cluster()
         nodes, pods = dict(cluster.nodes), dict(cluster.pods)
         self._begin_slice()
-        rooms = {}
-        for name, node in nodes.items():
-            rooms[name] = self._room(name, node)
-            await self._breathe()
-        self._sizes = {name: self._sizes[name] for name in rooms}
+        rooms = {name: Room(node) for name, node in nodes.items()}
+        await self._breathe()
         waiting: dict[str, Pod] = {}
         bound, assumed = set[str](), set[str]()
         demands = {}
@@ -174,19 +166,13 @@ class Binder:
         self._count_changes(nodes, bound | assumed)
         self._attempts.keep(waiting)
         self._defects.retain(waiting)
+        self._metrics.pending.set(len(waiting))
         await self._breathe()
         return rooms, [*waiting.values()]
 
     def _demand(self, key: str, pod: Pod) -> tuple[str, Demand]:
         version, known = pod.metadata.resourceVersion or "", self._demands.get(key)
         return known if known and known[0] == version else (version, placement.demand(pod))
-
-    def _room(self, name: str, node: Node) -> Room:
-        """An empty one, with what is known of this version's sizes."""
-        version, known = node.metadata.resourceVersion or "", self._sizes.get(name)
-        if known is None or known[0] != version:
-            known = self._sizes[name] = version, {}
-        return Room(node, known[1])
 
     def _assumed_node(self, uid: str) -> str:
         assumed = self._assumed.get(uid)

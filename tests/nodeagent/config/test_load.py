@@ -120,6 +120,10 @@ ERRORS = [
     ("systemReserved: {pods: '1'}\n", "main.yaml:3: systemReserved.pods: "),
     ("systemReserved: {cpu: '-1'}\n", "systemReserved.cpu: '-1' must not be negative"),
     ("systemReserved: {cpu: x}\n", "systemReserved.cpu: "),
+    (
+        "serverTLSBootstrap: true\nfeatureGates: {RotateKubeletServerCertificate: false}\n",
+        "serverTLSBootstrap needs the gate RotateKubeletServerCertificate",
+    ),
     ("tlsCertFile: /x\n", "tlsCertFile and tlsPrivateKeyFile must be given together"),
     ("port: 1\nport: 2\n", "main.yaml:4: port: the key is given twice"),
 ]

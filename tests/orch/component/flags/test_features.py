@@ -132,6 +132,11 @@ def test_a_gate_that_only_the_reference_has_can_be_given_as_it_is_there(
         Features({name: not default})
 
 
+def test_the_gate_of_a_field_of_the_agent_can_be_given_either_way() -> None:
+    for value in (True, False):
+        Features({"RotateKubeletServerCertificate": value})
+
+
 def test_a_promise_that_is_not_kept_cannot_be_asked_for_by_a_gate() -> None:
     with pytest.raises(FeatureError, match=r"^not offered here: KubeletEnsureSecretPulledImages"):
         Features({"KubeletEnsureSecretPulledImages": True})
