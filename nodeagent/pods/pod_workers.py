@@ -31,7 +31,7 @@ from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
-_TURN_S = 0.005
+_TURN_S = 0.005  # of giving pods to their workers without a pause for others
 _NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
 _RECHECK_SOON_S = 1.0  # while pods end for a critical one

@@ -132,7 +132,6 @@ def test_cis_4_2_9_a_serving_certificate_is_created_with_a_private_key(tmp_path:
     assert made == {"nodeagent.crt": "0o644", "nodeagent.key": "0o600"}
 
 
-@pytest.mark.may_block
 def test_cis_4_2_10_a_machine_that_joins_renews_its_certificate(tmp_path: Path) -> None:
     place = joining.Place(tmp_path, tmp_path / "pki")
     joining.write_settings(joining.Cluster("https://server:6443", b"", "n1"), place)

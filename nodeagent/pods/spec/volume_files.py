@@ -69,25 +69,26 @@ class FileRoom:
 
 
 class MemoryShares:
-    """What the pods of each namespace show in memory on this node: it is the agent's own, which
-    ends where its unit's memory does.
+    """What the pods of each namespace show in memory on this node, at most: it is the agent's own,
+    which ends where its unit's memory does. Pods come in threads.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[str, int]] = {}  # namespace and bytes, by uid of the pod
 
     def hold(self, uid: str, namespace: str, size_bytes: int) -> None:
-        """SpecError when its namespace would have too much; else the pod has this much."""
-        total_bytes = size_bytes
-        for other, (of_namespace, other_bytes) in tuple(self._held.items()):
-            if other != uid and of_namespace == namespace:
-                total_bytes += other_bytes
-        if total_bytes > MAX_IN_MEMORY:
+        """Count this much of the pod, or what it had if that was more: while its volumes are made
+        anew, one by one, the others are there. SpecError when its namespace would have too much.
+        """
+        _, had_bytes = self._held.get(uid, ("", 0))
+        self._held[uid] = namespace, max(size_bytes, had_bytes)  # first: others at once count it
+        held = tuple(self._held.values())
+        if sum(each for of_namespace, each in held if of_namespace == namespace) > MAX_IN_MEMORY:
+            self._held[uid] = namespace, had_bytes
             raise SpecError(
                 f"the pods of namespace {namespace} on this node show more than"
                 f" {MAX_IN_MEMORY >> 20} MiB in secret and projected volumes, which are in memory"
             )
-        self._held[uid] = namespace, size_bytes
 
     def release(self, uid: str) -> None:
         self._held.pop(uid, None)

@@ -3,7 +3,8 @@
 Objects are read again whenever a container starts, and at an interval while files show them, then
 once for all pods that show the same; the last known content counts while the API is unavailable.
 Any pod may refer to thousands of objects: few are read at once, the namespaces in rotation, and
-pods that know the same content share it.
+pods that know the same content share it. A server that does not answer is waited for once, not by
+each pod after the other.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ REFRESH_S = 60.0  # how often the files of a running pod are compared with the A
 _SHARED_FOR = 0.5  # of that time, what is read for one pod counts for others
 AT_ONCE = 16  # reads under way: the agent has more to ask for than objects of pods
 _READS = Bounds(seats=AT_ONCE, wait_s=30.0)
+_SILENT_S = 5.0  # after a read that took so long and failed, none is begun for as long
 
 PULL_BYTES = 1 << 20  # of all secrets that a pod's images are pulled with
 _FAILURES = 3  # to read one of them; then the API is not asked for more
@@ -59,6 +61,7 @@ class PodObjects:
         self._client = client
         self._tokens = tokens or PodTokens(client)
         self._turns = Turns(_READS)
+        self._silence, self._silent_until_s = "", -math.inf
         self._shared = _Shared()
         self._shown: dict[str, Pod] = {}  # as they were at their last refresh, by uid
         self._known: dict[str, dict[Needed, ObjectData]] = {}  # by uid of the pod
@@ -162,12 +165,18 @@ class PodObjects:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
         kind: type[ConfigMap | SecretObject]
         kind = ConfigMap if reference.kind == CONFIG_MAP else SecretObject
+        loop_time, began_s = asyncio.get_running_loop().time, math.inf
         try:
             async with self._turns.hold(namespace):
+                began_s = loop_time()
+                if began_s < self._silent_until_s:
+                    return ObjectData(problem=f"{reference} cannot be read: {self._silence}")
                 return _data_of(await self._client.find(kind, reference.name, namespace))
         except TimeoutError:
             return ObjectData(problem=f"{reference} is not read yet: too many are to be read")
         except (ApiError, TransportError) as error:
+            if loop_time() - began_s >= _SILENT_S:
+                self._silence, self._silent_until_s = str(error), loop_time() + _SILENT_S
             return ObjectData(problem=f"{reference} cannot be read: {error}")
 
 

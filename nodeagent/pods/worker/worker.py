@@ -354,6 +354,7 @@ class PodWorker:
         """Update files that show the pod's own fields and objects of the API."""
         shown = any(map(volume_files.is_made_of_files, pod.spec.volumes or ()))
         if not (shown and seen.containers and self.is_unfinished):
+            self._projected, self._refresh_at_s = None, math.inf
             return
         if pod is self._projected and self._now_s() < self._refresh_at_s:
             return

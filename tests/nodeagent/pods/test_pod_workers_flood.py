@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.pods import counts
+from nodeagent.pods.volumes.objects import REFRESH_S
 from nodeagent.pods.worker.services import GRANTED_FILE
 from orch.wire.podrules import podspec
+from orch.wire.records.configuration import ConfigMap
 from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod, PodStatus
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import FakeSource, PodWorld, named
@@ -33,6 +37,11 @@ async def started(world: PodWorld, *pods: Pod) -> FakeSource:
 
 def workers() -> int:
     return sum(task.get_name().startswith("pod default/") for task in asyncio.all_tasks())
+
+
+def looks_at_pods(world: PodWorld) -> float:
+    samples = world.counts.timings.collect(counts.WORKER).samples
+    return sum(sample.value for sample in samples if sample.name.endswith("_count"))
 
 
 @pytest.mark.slow
@@ -68,6 +77,24 @@ async def test_what_ended_pods_were_granted_is_forgotten(world: PodWorld) -> Non
     source.tell()
     await world.until(lambda: allocations.of(UID) is None)
     assert "ended" not in Path(world.settings.root_dir, GRANTED_FILE).read_text()
+
+
+@pytest.mark.looptime
+async def test_a_pod_that_has_ended_reads_no_object_and_is_looked_at_no_more(
+    world: PodWorld,
+) -> None:
+    await world.api.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+    shown = [{"name": "v", "configMap": {"name": "c"}}]
+    await world.start(pod(restartPolicy="Never", volumes=shown))
+    await world.until(lambda: "app" in world.running())
+    await asyncio.sleep(3 * REFRESH_S)
+    assert len(world.api.made("get", "configmaps")) > 2, "it shows the object while it runs"
+    world.runtime.exit(world.running()["app"], 0)
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+    read, looks = len(world.api.made("get", "configmaps")), looks_at_pods(world)
+    await asyncio.sleep(10 * REFRESH_S)
+    assert len(world.api.made("get", "configmaps")) == read
+    assert looks_at_pods(world) - looks < 10, "it was 100 in each second"
 
 
 @pytest.mark.looptime

@@ -166,6 +166,22 @@ def test_files_that_lie_deep_or_side_by_side_are_told_apart_in_linear_time() -> 
         made({"configMap": {"name": "c", "items": [*beside, hidden, *deep]}})
 
 
+def test_a_pod_whose_volumes_are_made_anew_counts_with_all_that_it_had() -> None:
+    """While its first volume was compared with the API, another pod took the place of the others,
+    and so on: a namespace had as much as it liked.
+    """
+    shares, most = volume_files.MemoryShares(), volume_files.MAX_IN_MEMORY
+    shares.hold("u1", "red", most)
+    shares.hold("u1", "red", 1)
+    for _ in range(2):
+        with pytest.raises(SpecError, match="namespace red on this node show more than 128 MiB"):
+            shares.hold("u2", "red", 1)
+    shares.hold("u1", "red", most)
+    shares.hold("u2", "blue", most)
+    shares.release("u1")
+    shares.hold("u3", "red", most)
+
+
 def test_what_is_optional_and_absent_is_empty() -> None:
     assert made({"configMap": {"name": "c", "optional": True}}, GONE) == {}
     assert made({"secret": {"secretName": "s", "optional": True}}, GONE) == {}

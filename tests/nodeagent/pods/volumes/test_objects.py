@@ -227,6 +227,34 @@ async def test_pods_that_refer_to_thousands_of_objects_keep_nobody_waiting() -> 
         assert len(data) == 300
 
 
+class SilentApi(FakeApi):
+    """Nobody answers, as while the network drops everything."""
+
+    silent = True
+
+    async def find(self, model: type[Any], name: str, namespace: str = "") -> Any:
+        if self.silent:
+            await asyncio.sleep(10)
+            raise TransportError("no answer within 10 s")
+        return await super().find(model, name, namespace)
+
+
+async def test_a_silent_server_is_waited_for_once_by_all_pods_and_asked_again() -> None:
+    """Read few at a time, they kept the workers of pods waiting for 210 s."""
+    api = SilentApi()
+    objects, loop = PodObjects(api), asyncio.get_running_loop()  # type: ignore[arg-type]
+    pods = [referring(number, f"ns{number % 3}", 100) for number in range(20)]
+    began_s = loop.time()
+    for found in await asyncio.gather(*map(objects.of, pods)):
+        assert {data.problem.partition(" cannot be read: ")[2] for data in found.values()} == {
+            "no answer within 10 s"
+        }
+    assert loop.time() - began_s < 11
+    api.silent = False
+    await asyncio.sleep(5)
+    assert all(data.absent for data in (await objects.of(pods[0])).values())
+
+
 async def test_pods_share_the_content_of_an_object_until_it_changes() -> None:
     """128 MiB of a namespace would be in memory once for each pod."""
     api = FakeApi()

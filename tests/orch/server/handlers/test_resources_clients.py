@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
+from orch.client import answers
+from orch.client.json_api import JsonApi
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
 from orch.component.http.sliced_response import Piece
 from orch.server.handlers import render
 from orch.server.request import bodies
+from orch.wire.records.configuration import ConfigMap
 from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, PODS, STRATEGIC, Api, lease, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -324,3 +330,24 @@ async def test_no_more_of_a_list_is_made_for_yaml_than_may_be_written(
         made.clear()
         answer = await api.call("GET", CONFIG_MAPS, accept=form)
         assert (answer.status, sum(made) < 500_000) == (406 if form == YAML else 200, True)
+
+
+async def test_a_client_reads_a_list_beyond_its_bound_one_by_one(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        body = {"metadata": {"name": f"c{number}"}, "data": {"k": "x" * 2000}}
+        assert (await api.call("POST", CONFIG_MAPS, body)).status == 201
+    url, pair = f"https://127.0.0.1:{api.port}", api.pki.users["admin"]
+    config = ClientConfig(
+        url, ca_file=api.pki.ca_file, cert_file=pair.cert_file, key_file=pair.key_file
+    )
+    client = ApiClient(Transport(config))
+    whole = await client.list(ConfigMap, "default")
+    monkeypatch.setattr(answers, "MAX_BYTES", 4000)
+    with pytest.raises(answers.AnswerTooLarge):
+        await JsonApi(client.transport).pages(CONFIG_MAPS, {})
+    found = await client.list(ConfigMap, "default")
+    assert len(whole.items) == 3 and found.items == whole.items
+    assert int(found.resource_version) >= int(whole.resource_version)
+    await client.transport.close()
