@@ -24,7 +24,7 @@ from nodeagent.pods.spec.references import (
     Reference,
     TokenReference,
 )
-from nodeagent.pods.volumes.tokens import PodIdentity, PodTokens, TokenProblem
+from nodeagent.pods.volumes.tokens import PodIdentity, PodTokens, Silence, TokenProblem
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.http.fair_queue import Bounds, Turns
@@ -40,7 +40,6 @@ REFRESH_S = 60.0  # how often the files of a running pod are compared with the A
 _SHARED_FOR = 0.5  # of that time, what is read for one pod counts for others
 AT_ONCE = 16  # reads under way: the agent has more to ask for than objects of pods
 _READS = Bounds(seats=AT_ONCE, wait_s=30.0)
-_SILENT_S = 5.0  # after a read that took so long and failed, none is begun for as long
 
 PULL_BYTES = 1 << 20  # of all secrets that a pod's images are pulled with
 _FAILURES = 3  # to read one of them; then the API is not asked for more
@@ -61,7 +60,7 @@ class PodObjects:
         self._client = client
         self._tokens = tokens or PodTokens(client)
         self._turns = Turns(_READS)
-        self._silence, self._silent_until_s = "", -math.inf
+        self._silence = Silence()
         self._shared = _Shared()
         self._shown: dict[str, Pod] = {}  # as they were at their last refresh, by uid
         self._known: dict[str, dict[Needed, ObjectData]] = {}  # by uid of the pod
@@ -165,18 +164,17 @@ class PodObjects:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
         kind: type[ConfigMap | SecretObject]
         kind = ConfigMap if reference.kind == CONFIG_MAP else SecretObject
-        loop_time, began_s = asyncio.get_running_loop().time, math.inf
+        began_s = math.inf
         try:
             async with self._turns.hold(namespace):
-                began_s = loop_time()
-                if began_s < self._silent_until_s:
-                    return ObjectData(problem=f"{reference} cannot be read: {self._silence}")
+                if why := self._silence.why():
+                    return ObjectData(problem=f"{reference} cannot be read: {why}")
+                began_s = asyncio.get_running_loop().time()
                 return _data_of(await self._client.find(kind, reference.name, namespace))
         except TimeoutError:
             return ObjectData(problem=f"{reference} is not read yet: too many are to be read")
         except (ApiError, TransportError) as error:
-            if loop_time() - began_s >= _SILENT_S:
-                self._silence, self._silent_until_s = str(error), loop_time() + _SILENT_S
+            self._silence.failed(began_s, error)
             return ObjectData(problem=f"{reference} cannot be read: {error}")
 
 

@@ -7,7 +7,9 @@ namespaces take turns. The tokens are in memory and in the files of volumes only
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 8  # requests under way
 _REQUESTS = Bounds(seats=AT_ONCE, wait_s=60.0)
+_SILENT_S = 5.0  # after a call that took so long and failed, none is begun for as long
 PER_S, BURST = 50, 100  # requests that begin, as the reference agent's by default
 MAX_BYTES = 1 << 20  # of a token, as of every value in the API
 _LIFE_MAX_S = 2**32  # as the API allows
@@ -66,6 +69,23 @@ class PodIdentity:
     token: Secret = field(default_factory=lambda: Secret(""))
 
 
+class Silence:
+    """Of a server that does not answer: it is waited for once, not by each pod after the other."""
+
+    def __init__(self) -> None:
+        self._why, self._until_s = "", -math.inf
+
+    def why(self) -> str:
+        """Why no call is worth its while now; "" when one is."""
+        return self._why if asyncio.get_running_loop().time() < self._until_s else ""
+
+    def failed(self, began_s: float, error: Exception) -> None:
+        """Note how a call ended that began then, in the loop's time."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - began_s >= _SILENT_S:
+            self._why, self._until_s = str(error), now_s + _SILENT_S
+
+
 class PodTokens:
     """`client` None: without an API server there are no tokens."""
 
@@ -82,6 +102,7 @@ class PodTokens:
         self._jitter = jitter
         self._known: dict[str, dict[TokenReference, Token]] = {}  # by uid of the pod
         self._turns = Turns(_REQUESTS)
+        self._silence = Silence()
         self._rate = loops.RateLimit(PER_S, BURST)
         self._failures = OnceLog(log)  # to renew, by pod and token
 
@@ -124,14 +145,18 @@ class PodTokens:
             expirationSeconds=wanted.expiration_s,
             boundObjectRef=bound,
         )
-        namespace = meta.namespace or ""
+        namespace, began_s = meta.namespace or "", math.inf
         try:
             async with self._turns.hold(namespace):
+                if why := self._silence.why():
+                    raise TokenProblem(why)
                 await self._rate.begin()
+                began_s = asyncio.get_running_loop().time()
                 answer = await self._client.create_token(wanted.account, namespace, spec)
         except TimeoutError:
             raise TokenProblem(f"too many tokens are asked for in namespace {namespace}") from None
         except (ApiError, TransportError) as error:
+            self._silence.failed(began_s, error)
             raise TokenProblem(str(error)) from error
         return _token_in(answer)
 

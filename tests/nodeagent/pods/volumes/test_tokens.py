@@ -217,6 +217,31 @@ async def test_pods_with_thousands_of_tokens_hold_up_no_pod_of_another_namespace
     assert len(late) < 2000 and all("too many tokens are asked for" in text for text in late)
 
 
+class SilentApi(FakeApi):
+    """Nobody answers, as while the network drops everything."""
+
+    silent = True
+
+    async def create_token(self, *asked: Any) -> Any:
+        if self.silent:
+            await asyncio.sleep(10)
+            raise TransportError("no answer within 10 s")
+        return await super().create_token(*asked)
+
+
+async def test_a_silent_server_is_waited_for_once_by_all_pods_and_asked_again() -> None:
+    api, loop = SilentApi(FakeStore(now)), asyncio.get_running_loop()
+    known, wanted = PodTokens(api, now=now), TokenReference("bot", "", 600)  # type: ignore[arg-type]
+    pods = [named(holding(), f"p{number}", f"u{number}") for number in range(50)]
+    began_s = loop.time()
+    for data in await asyncio.gather(*(known.of(one, wanted) for one in pods)):
+        assert data.problem == "failed to fetch token: no answer within 10 s"
+    assert loop.time() - began_s < 11, "it was a minute"
+    api.silent = False
+    await asyncio.sleep(5)
+    assert (await known.of(pods[0], wanted)).data
+
+
 async def test_the_token_of_a_pod_that_has_gone_meanwhile_is_not_kept(world: PodWorld) -> None:
     asked_for, answered, actual = asyncio.Event(), asyncio.Event(), world.api.create_token
 
