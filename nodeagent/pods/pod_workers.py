@@ -185,16 +185,16 @@ class PodWorkers:
         """
         complete = all(source.ready for source in self._sources)
         listed = [pod for source in self._sources for pod in source.pods()]
-        over = {_uid(pod) for pod in listed if self._is_over(pod)}
+        over = {_uid(pod): pod for pod in listed if self._is_over(pod)}
         wanted = source.merge(pod for pod in listed if pod.metadata.uid not in over)
         pods = await self._allocated(wanted.pods)
         for message in set(wanted.refused) - set(self._refused):
             log.error("%s", message)
         self._refused = wanted.refused
-        self._registry.set_desired(pods, over=over, complete=complete)
+        self._registry.set_desired(pods, over=over.values(), complete=complete)
         self._update_settings()
         now_s = asyncio.get_running_loop().time()
-        uids = over | (live := set(map(_uid, pods)))
+        uids = over.keys() | (live := set(map(_uid, pods)))
         self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in live}
         for known in (self._removed, self._rejected, self._preempted):
             known &= uids

@@ -90,7 +90,7 @@ class PodRegistry:
         self._unread: set[str] = set()  # uids of listed pods with changed details
         self._settings = settings
         self._desired: dict[str, Pod] = {}
-        self._over: Collection[str] = ()
+        self._over: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
         self._views: dict[str, ObservedPod] = {}
@@ -103,13 +103,14 @@ class PodRegistry:
     # ---- for the agent's other parts
 
     def pods(self) -> list[Pod]:
-        """The pods that should run here, static ones included, each with its latest status."""
-        return [self._with_status(pod) for pod in self._desired.values()]
+        """The pods that some source wants, static ones included, each with its latest status."""
+        return [*map(self._with_status, self._desired.values()), *self._over.values()]
 
     def find(self, namespace: str, name: str) -> Pod | None:
-        """The desired pod of that name, with its latest status."""
-        uid = self._uids.get((namespace, name))
-        return self._with_status(self._desired[uid]) if uid else None
+        """The pod of that name that some source wants, with its latest status."""
+        uid = self._uids.get((namespace, name), "")
+        desired = self._desired.get(uid)
+        return self._with_status(desired) if desired else self._over.get(uid)
 
     def running_container(self, namespace: str, pod: str, container: str) -> str | None:
         """The runtime's id of a running container; None when there is none."""
@@ -168,16 +169,17 @@ class PodRegistry:
         return list(self._desired.values())
 
     def set_desired(
-        self, pods: Iterable[Pod], *, over: Collection[str] = (), complete: bool = True
+        self, pods: Iterable[Pod], *, over: Iterable[Pod] = (), complete: bool = True
     ) -> None:
-        """Replace the whole set; each pod has a uid and a name of its own. `over` are the uids of
-        those that have ended and left nothing here: nothing else is known of them.
+        """Replace the whole set; each pod has a uid and a name of its own. `over` are those that
+        have ended and left nothing here: they are shown, and nothing is done about them.
         """
-        self.complete, self._over = complete, over
+        self.complete = complete
+        self._over = {pod.metadata.uid or "": pod for pod in over}
         self._desired = {pod.metadata.uid or "": pod for pod in pods}
         self._uids = {
             (pod.metadata.namespace or "", pod.metadata.name): uid
-            for uid, pod in self._desired.items()
+            for uid, pod in (*self._over.items(), *self._desired.items())
         }
         for uid in set(self._statuses) - set(self._desired) - set(self._views):
             del self._statuses[uid]

@@ -44,9 +44,11 @@ from orch.wire.records.kinds import (
 _OBJECT_BYTES = 1024  # what an object takes in memory beside its data, roughly
 _RESERVE = 10  # per cent of each bound that are left to nodes, controllers and administrators
 # By kind, which part of a namespace its objects may take: events are written by whoever may, roles
-# and bindings take six times their bytes in the authorizer's memory.
+# and bindings take six times their bytes in the authorizer's memory, pods up to 25 times theirs in
+# that of agents and controllers.
 _SHARES = {
     EVENTS.plural: 4,
+    PODS.plural: 8,
     **{f"{kind.plural}.{kind.group}": 8 for kind in (ROLES, ROLE_BINDINGS)},
 }
 _LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller went away

@@ -160,7 +160,7 @@ def test_files_that_lie_deep_or_side_by_side_are_told_apart_in_linear_time() -> 
     beside = [{"key": "a", "path": path} for path in ("d-/x", "d.x", "d0")]
     began_s = time.process_time()
     assert len(made({"configMap": {"name": "c", "items": [*deep, *beside]}})) == 2003
-    assert time.process_time() - began_s < 2, "it was 9 s"
+    assert time.process_time() - began_s < 2
     hidden = {"key": "a", "path": "d"}
     with pytest.raises(SpecError, match="lies below 'd', which is a file"):
         made({"configMap": {"name": "c", "items": [*beside, hidden, *deep]}})

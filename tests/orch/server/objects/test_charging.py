@@ -167,6 +167,8 @@ def as_caller(target: ObjectTarget, caller: Identity) -> ObjectTarget:
         ({"bytes": 16000}, "Event", 403, "exceeded quota: --max-namespace-mib of events"),
         ({"objects": 80}, "Role", 403, "exceeded quota: --max-namespace-objects of roles"),
         ({"bytes": 32000}, "Role", 403, "exceeded quota: --max-namespace-mib of roles"),
+        ({"objects": 80}, "Pod", 403, "exceeded quota: --max-namespace-objects of pods"),
+        ({"bytes": 64000}, "Pod", 403, "exceeded quota: --max-namespace-mib of pods"),
         ({"objects": 20}, "Node", 403, "exceeded quota: --max-namespace-objects"),
         ({"store_bytes": 30_000}, "Node", 507, "mvcc: database space exceeded"),
         ({"store_bytes": 30_000}, "ConfigMap", 507, "--max-store-mib"),
@@ -177,20 +179,21 @@ async def test_the_last_tenth_of_a_bound_is_not_for_tenants(
 ) -> None:
     charged, _ = charging(backend, **bounds)
     target = as_caller(place(kind), TENANT)
+    rest = {"spec": pod()["spec"]} if kind == "Pod" else {}
     results = await asyncio.gather(
-        *(create(charged, target, {"metadata": {"name": f"x{n}"}}) for n in range(100)),
+        *(create(charged, target, {"metadata": {"name": f"x{n}"}, **rest}) for n in range(100)),
         return_exceptions=True,
     )
     (first, *_) = (result for result in results if isinstance(result, ApiError))
     assert first.code == code
     assert text in first.message
     held = len(backend.storage.list(prefix_of(target.strategy.resource)).items)
-    await create(charged, place(kind), {"metadata": {"name": "of-the-administrator"}})
+    await create(charged, place(kind), {"metadata": {"name": "of-the-administrator"}, **rest})
     # Deleting makes room again.
     await delete(charged, as_caller(place(kind, "x0"), TENANT), DeleteOptions())
     await delete(charged, place(kind, "of-the-administrator"), DeleteOptions())
     assert 3 <= held < 25
-    await create(charged, target, {"metadata": {"name": "x0"}})
+    await create(charged, target, {"metadata": {"name": "x0"}, **rest})
 
 
 async def test_a_node_reports_into_the_reserve(backend) -> None:
