@@ -1,6 +1,6 @@
 """`orchctl describe`: objects in detail, with their recent events.
 
-Nodes and pods are described as kubectl does (release 1.33), every other kind field by field.
+Nodes and pods are described as kubectl does (release 1.36), every other kind field by field.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ orchctl describe pods web-
 orchctl describe clusterroles
 """
 Record = Mapping[str, Any]
+_BETWEEN_MATCHES = "\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     selection.add_arguments(parser, "show")
     parser.add_argument(
-        "--show-events", choices=("true", "false"), default="true", help="include their events"
+        "--show-events", choices=("true", "false"), help="include events, as for a single object"
     )
     parser.set_defaults(all=True)
 
@@ -52,13 +53,15 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
     if len(args.words) == 2 and len(selected) == 1:
         selected, blank = await _with_prefix(api, selected[0])
     printed = 0
+    is_single = len(selected) == 1 and blank != _BETWEEN_MATCHES
+    shows_events = args.show_events == "true" or (args.show_events is None and is_single)
 
     async def describe(target: Selected) -> None:
         nonlocal printed
         record = await api.read(target.path())
         writer = TabWriter()
         await _write(writer, api, target, record)
-        if args.show_events == "true":
+        if shows_events:
             await _write_events(writer, api, target, record)
         print(blank if printed else "", writer.text(), sep="")
         printed += 1
@@ -76,7 +79,9 @@ async def _with_prefix(api: Api, target: Selected) -> tuple[list[Selected], str]
         names = [raw.text(item, "metadata", "name") for item in listed]
         matching = [name for name in names if name.startswith(target.name)]
         if matching:
-            return [Selected(target.resource, target.namespace, name) for name in matching], "\n"
+            return [
+                Selected(target.resource, target.namespace, name) for name in matching
+            ], _BETWEEN_MATCHES
     return [target], ""
 
 

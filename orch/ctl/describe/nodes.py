@@ -23,7 +23,7 @@ _INFO = {
     "Kernel Version": "kernelVersion", "OS Image": "osImage",
     "Operating System": "operatingSystem", "Architecture": "architecture",
     "Container Runtime Version": "containerRuntimeVersion",
-    "Kubelet Version": "kubeletVersion", "Kube-Proxy Version": "kubeProxyVersion",
+    "Kubelet Version": "kubeletVersion",
 }  # fmt: skip
 _PODS = (
     "Namespace", "Name", "", "CPU Requests", "CPU Limits", "Memory Requests", "Memory Limits",

@@ -70,7 +70,8 @@ async def _delete(api: Api, target: Selected, args: argparse.Namespace) -> None:
         if error.code == 404 and args.dry_run != "client":
             error.message += await api.similar(path, target.name)
         raise
-    outcome = changes.done("force deleted" if args.force else "deleted", args)
+    place = f" from {target.namespace} namespace" if target.namespace else ""
+    outcome = changes.done(("force deleted" if args.force else "deleted") + place, args)
     line = target.label if args.output else f'{target.resource.label()} "{target.name}" {outcome}'
     print(visible(line), flush=True)
     if uid and args.wait == "true" and args.dry_run == "none":

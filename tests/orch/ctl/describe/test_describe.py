@@ -90,7 +90,8 @@ async def test_several_objects_are_shown_and_missing_ones_reported(orchctl: Orch
     assert result.code == 1
     assert _names(result.lines) == ["n1", "web"]
     at = next(n for n, line in enumerate(result.lines) if line.split() == ["Name:", "web"])
-    assert [line.split() for line in result.lines[at - 3 : at]] == [["Events:", "<none>"], [], []]
+    assert result.lines[at - 2 : at] == ["", ""]
+    assert result.lines[at - 3], "two empty lines are between objects"
     assert 'nodes "n2" not found' in result.err
 
 
@@ -123,6 +124,17 @@ async def test_events_can_be_left_out(orchctl: Orchctl, api: HttpApi) -> None:
     result = await orchctl("describe", "pod", "web", "-n", "d", "--show-events=false")
     assert not any(line.startswith("Events:") for line in result.lines)
     assert not any(request.path.endswith("/events") for request in api.requests)
+
+
+async def test_events_of_several_objects_are_shown_when_asked_for(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    for name in ("db-1", "db-2"):
+        _pod(api, name)
+    for words in (("pods", "db"), ("pods", "db-1", "db-2"), ("pods",)):
+        assert "Events:" not in (await orchctl("describe", *words, "-n", "d")).out
+        asked = await orchctl("describe", *words, "-n", "d", "--show-events=true")
+        assert asked.out.count("Events:") >= 2
 
 
 async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: HttpApi) -> None:

@@ -98,7 +98,6 @@ def test_a_node_is_described() -> None:
         "  Architecture:",
         "  Container Runtime Version:",
         "  Kubelet Version:",
-        "  Kube-Proxy Version:",
         "PodCIDR:                      10.1.0.0/24",
         "PodCIDRs:                     10.1.0.0/24,fd00::/64",
         "ProviderID:                   rack://7",

@@ -18,7 +18,7 @@ def _pods(api: HttpApi) -> None:
 
 async def test_a_named_object_is_deleted(orchctl: Orchctl, api: HttpApi) -> None:
     result = await orchctl("delete", "pod", "a")
-    assert (result.code, result.out) == (0, 'pod "a" deleted\n')
+    assert (result.code, result.out) == (0, 'pod "a" deleted from default namespace\n')
     assert api.sent("DELETE")[0].body == {"propagationPolicy": "Background"}
     assert list(api.objects) == [f"{PODS}/b"]
 
@@ -37,7 +37,9 @@ async def test_objects_of_a_file_are_deleted(
     orchctl: Orchctl, api: HttpApi, tmp_path: Path
 ) -> None:
     (tmp_path / "f.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: b}\n")
-    assert (await orchctl("delete", "-f", str(tmp_path / "f.yaml"))).out == 'pod "b" deleted\n'
+    assert (
+        await orchctl("delete", "-f", str(tmp_path / "f.yaml"))
+    ).out == 'pod "b" deleted from default namespace\n'
     assert list(api.objects) == [f"{PODS}/a"]
 
 
@@ -83,7 +85,7 @@ async def test_a_wait_can_be_bounded_and_left_out(orchctl: Orchctl, api: HttpApi
 async def test_dry_runs_delete_nothing(orchctl: Orchctl, api: HttpApi) -> None:
     assert (
         await orchctl("delete", "pod", "a", "--dry-run=client")
-    ).out == 'pod "a" deleted (dry run)\n'
+    ).out == 'pod "a" deleted from default namespace (dry run)\n'
     assert api.sent("DELETE") == []
     await orchctl("delete", "pod", "a", "--dry-run=server")
     assert api.sent("DELETE")[0].query == {"dryRun": "All"}
@@ -96,7 +98,7 @@ async def test_no_time_at_all_takes_force(orchctl: Orchctl, api: HttpApi) -> Non
 
 async def test_a_missing_object_fails_unless_ignored(orchctl: Orchctl) -> None:
     result = await orchctl("delete", "pod", "gone", "b")
-    assert (result.code, result.out) == (1, 'pod "b" deleted\n')
+    assert (result.code, result.out) == (1, 'pod "b" deleted from default namespace\n')
     assert 'pods "gone" not found' in result.err
     assert (await orchctl("delete", "pod", "gone", "--ignore-not-found")).code == 0
 
