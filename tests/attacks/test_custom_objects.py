@@ -24,8 +24,8 @@ TEXTS = f"/apis/{GROUP}/v1/namespaces/{TENANT}/texts"
 # Patterns of a growing compiled size, with how many characters are held against each.
 PATTERNS = {
     "small": ("[ab]*a[ab]{8}[c-z]", 65_536),
-    "usual": ("[ab]*a[ab]{20}[c-z]", 32_768),
-    "middle": ("(a|ab|b)*a(a|ab|b){15}[c-z]", 16_384),
+    "usual": ("[ab]*a[ab]{20}[c-z]", 8_192),
+    "middle": ("(a|ab|b)*a(a|ab|b){15}[c-z]", 8_192),
     "large": ("(a|ab|b)*a(a|ab|b){60}[c-z]", 4_096),
     "largest": ("(a|ab|b)*a(a|ab|b){150}[c-z]", 2_048),
 }

@@ -35,7 +35,7 @@ _READS = ("GET", "HEAD")
 _TLS_BUFFER_BYTES = 16_384  # a whole record
 _TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
 _LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
-_FRAMING_BYTES = 64 * 1024  # of a body's chunks, beside a quarter of what is in them
+_FRAMING_BYTES = 16 * 1024  # of a body's chunks, beside a quarter of what is in them
 
 
 def limit_tls_buffers() -> None:

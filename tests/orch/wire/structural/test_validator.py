@@ -67,7 +67,7 @@ def test_patterns_are_matched_in_linear_time() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "most"),
-    [("^[a-z]+$", 65_536), ("(a|b)*a(a|b){15}x", 16_384), ("(a|b)*a(a|b){200}x", 2_048)],
+    [("^[a-z]+$", 65_536), ("(a|b)*a(a|b){15}x", 8_192), ("(a|b)*a(a|b){200}x", 2_048)],
 )
 def test_the_larger_a_compiled_pattern_the_shorter_the_texts_it_is_held_against(
     pattern: str, most: int
