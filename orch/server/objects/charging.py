@@ -51,7 +51,7 @@ _SHARES = {
     **{f"{kind.plural}.{kind.group}": 8 for kind in (ROLES, ROLE_BINDINGS)},
 }
 # Agents and controllers hold pods as records: even an empty one, three bytes here, takes as much.
-_RECORD_BYTES = 512
+_RECORD_BYTES = 640
 _IN_MEMORY = 2  # times the bytes of a namespace: what its pods may take there
 _LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller went away
 _STORE = "--max-store-mib"
