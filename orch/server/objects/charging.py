@@ -14,12 +14,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from orch.server.objects.document import Document, ObjectTarget, decode, encode, prefix_of
+from orch.server.storage import tally
 from orch.server.storage.base import OutcomeUnknown, Storage, Stored, Write
-from orch.server.storage.tally import Bounds, Tally, place_in
+from orch.server.storage.tally import Bounds, Count, Growth, Tally, place_in
 from orch.server.strategy import quotas
 from orch.server.strategy.pods import RESIZE
 from orch.server.strategy.quotas import Amounts, Exceeded
@@ -44,21 +44,19 @@ from orch.wire.records.kinds import (
 _OBJECT_BYTES = 1024  # what an object takes in memory beside its data, roughly
 _RESERVE = 10  # per cent of each bound that are left to nodes, controllers and administrators
 # By kind, which part of a namespace its objects may take: events are written by whoever may, roles
-# and bindings take six times their bytes in the authorizer's memory, pods up to 25 times theirs in
-# that of agents and controllers.
+# and bindings take six times their bytes in the authorizer's memory.
 _SHARES = {
     EVENTS.plural: 4,
     PODS.plural: 8,
     **{f"{kind.plural}.{kind.group}": 8 for kind in (ROLES, ROLE_BINDINGS)},
 }
+# Agents and controllers hold pods as records: even an empty one, three bytes here, takes as much.
+_RECORD_BYTES = 640
+_IN_MEMORY = 2  # times the bytes of a namespace: what its pods may take there
 _LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller went away
 _STORE = "--max-store-mib"
+_PODS_IN_MEMORY = "twice --max-namespace-mib for the memory that pods take of agents=bytes"
 _NEXT = "delete objects, or have the API server started with a higher bound"
-
-
-class _Growth(NamedTuple):
-    objects: int
-    bytes: int
 
 
 class Charging:
@@ -79,14 +77,12 @@ class Charging:
         A creation is charged whole, even over an object that is there: that may be gone by then.
         Storage refuses (RevisionMismatch) when a quota was charged by another server meanwhile.
         """
-        key, size = write.key, len(write.data or b"")
+        key = write.key
         before = self._storage.get(key) if write.expected else None
-        if before is None:
-            growth = _Growth(1, size + len(key.encode()))
-        else:
-            growth = _Growth(0, max(0, size - len(before.data)))
+        change = tally.growth(key, before.data if before else None, write.data or b"")
+        growth = Growth(*(max(0, more) for more in change))
         resized = before is not None and target.subresource == RESIZE
-        if growth.bytes <= 0 and not resized:
+        if not (growth.bytes or growth.records or resized):
             yield ()
             return
         with self._bounded(target, document, key, growth):
@@ -107,7 +103,7 @@ class Charging:
         return self._storage.list(prefix_of(RESOURCE_QUOTAS, target.namespace)).items
 
     def _charges(
-        self, target: ObjectTarget, document: Document, growth: _Growth, resized: Document | None
+        self, target: ObjectTarget, document: Document, growth: Growth, resized: Document | None
     ) -> Sequence[Write]:
         """`resized` is the pod before a resize; None for other writes."""
         writes = []
@@ -130,7 +126,7 @@ class Charging:
 
     @contextmanager
     def _bounded(
-        self, target: ObjectTarget, document: Document, key: str, growth: _Growth
+        self, target: ObjectTarget, document: Document, key: str, growth: Growth
     ) -> Iterator[None]:
         """Count the growth as under way; ApiError when it does not fit. The server itself must be
         able to start on a full store.
@@ -138,7 +134,8 @@ class Charging:
         if target.identity.name != USER_APISERVER:
             self._require_room(target, document, key, growth)
         under_way, late_s = self._under_way, 0.0
-        under_way.add(key, *growth)
+        less = Growth(*(-more for more in growth))
+        under_way.add(key, growth)
         try:
             yield
         except (asyncio.CancelledError, OutcomeUnknown):
@@ -146,19 +143,21 @@ class Charging:
             raise
         finally:
             if late_s:
-                done = partial(under_way.add, key, -growth.objects, -growth.bytes)
+                done = partial(under_way.add, key, less)
                 asyncio.get_running_loop().call_later(late_s, done)
             else:
-                under_way.add(key, -growth.objects, -growth.bytes)
+                under_way.add(key, less)
 
     def _require_room(
-        self, target: ObjectTarget, document: Document, key: str, growth: _Growth
+        self, target: ObjectTarget, document: Document, key: str, growth: Growth
     ) -> None:
         reserve = 0 if _may_use_reserve(target) else _RESERVE
         for what, bound, used, more in self._needs(key, growth):
             limit = bound - bound * reserve // 100
             if not (bound and more and used + more > limit):
                 continue
+            if what is _PODS_IN_MEMORY and not reserve:
+                continue  # nodes report of the pods that are there
             if what is _STORE:
                 text = f"mvcc: database space exceeded: {used} of {limit} bytes are in use"
                 raise ApiError(507, "InsufficientStorage", f"{text} ({_STORE}): {_NEXT}")
@@ -167,14 +166,14 @@ class Charging:
             text += f", limited: {unit}={limit}: {_NEXT}"
             raise target.forbidden(document["metadata"].get("name", ""), text)
 
-    def _needs(self, key: str, growth: _Growth) -> Iterator[tuple[str, int, int, int]]:
+    def _needs(self, key: str, growth: Growth) -> Iterator[tuple[str, int, int, int]]:
         """The bounds that matter: flag and unit, the bound (0: none), what is used, what is added.
 
         What is under way counts as used.
         """
         name, kind = place_in(key)
-        bounds, tally, coming = self._bounds, self._storage.tally, self._under_way
-        scope, more = tally.scope(name), coming.scope(name)
+        bounds, stored, coming = self._bounds, self._storage.tally, self._under_way
+        scope, more = stored.scope(name), coming.scope(name)
         used = scope.all.objects + more.all.objects
         yield "--max-namespace-objects=objects", bounds.objects, used, growth.objects
         if not name.startswith("/"):
@@ -189,13 +188,21 @@ class Charging:
                 used = part.bytes + more_of_it.bytes
                 flag = f"--max-namespace-mib of {plural}=bytes"
                 yield flag, bounds.bytes // share, used, growth.bytes
-        objects, size = tally.all.objects + coming.all.objects, tally.all.bytes + coming.all.bytes
+        if kind == PODS.plural:
+            used = _in_memory(scope.of(kind)) + _in_memory(more.of(kind))
+            yield _PODS_IN_MEMORY, bounds.bytes * _IN_MEMORY, used, _in_memory(growth)
+        objects, size = stored.all.objects + coming.all.objects, stored.all.bytes + coming.all.bytes
         grown = growth.bytes + _OBJECT_BYTES * growth.objects
         yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown
 
 
+def _in_memory(amount: Growth | Count) -> int:
+    """What the records of these pods take, roughly."""
+    return amount.bytes + _RECORD_BYTES * amount.records
+
+
 def _charged(
-    quota: Document, target: ObjectTarget, document: Document, growth: _Growth
+    quota: Document, target: ObjectTarget, document: Document, growth: Growth
 ) -> Document | None:
     """The quota after the write; None when it stays as it is. Exceeded."""
     resource, hard = target.strategy.resource, quotas.hard_of(quota)
@@ -208,7 +215,7 @@ def _charged(
     return quotas.charged(quota, {QUOTA_BYTES: growth.bytes * quotas.ONE})
 
 
-def _resized(quota: Document, pod: Document, before: Document, growth: _Growth) -> Amounts:
+def _resized(quota: Document, pod: Document, before: Document, growth: Growth) -> Amounts:
     hard = quotas.hard_of(quota)
     amounts = dict(quotas.grown(hard, pod, before))
     if QUOTA_BYTES in hard and growth.bytes:

@@ -1,12 +1,30 @@
 """How many objects and bytes are stored: of each kind in each namespace, and in all.
 
 The mirror records every change here, so that a write is charged (`objects.charging`) without a look
-at other objects. Keys and data count, as bytes; what the objects are is not known here.
+at other objects. Keys and data count, as bytes; what the objects are is not known here, but in how
+many braces they are written.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Growth(NamedTuple):
+    """Of `records`, JSON objects within the stored ones, each costs who reads it more memory."""
+
+    objects: int
+    bytes: int
+    records: int
+
+
+def growth(key: str, before: bytes | None, after: bytes | None) -> Growth:
+    """What is stored more once the data under the key is replaced; None: there is none."""
+    objects = (after is not None) - (before is not None)
+    old, new = before or b"", after or b""
+    size = len(new) - len(old) + objects * len(key.encode())
+    return Growth(objects, size, new.count(b"{") - old.count(b"{"))
 
 
 @dataclass(slots=True)
@@ -15,11 +33,13 @@ class Count:
 
     objects: int = 0
     bytes: int = 0
+    records: int = 0
     changes: int = 0
 
-    def add(self, objects: int, size: int) -> None:
-        self.objects += objects
-        self.bytes += size
+    def add(self, more: Growth) -> None:
+        self.objects += more.objects
+        self.bytes += more.bytes
+        self.records += more.records
         self.changes += 1
 
 
@@ -48,16 +68,14 @@ class Tally:
 
     def record(self, key: str, before: bytes | None, after: bytes | None) -> None:
         """The data under the key was replaced; None: there is none."""
-        objects = (after is not None) - (before is not None)
-        size = len(after or b"") - len(before or b"") + objects * len(key.encode())
-        self.add(key, objects, size)
+        self.add(key, growth(key, before, after))
 
-    def add(self, key: str, objects: int, size: int) -> None:
+    def add(self, key: str, more: Growth) -> None:
         name, kind = place_in(key)
         scope = self._scopes.setdefault(name, ScopeTally())
         for amount in (self.all, scope.all, scope.kinds.setdefault(kind, Count())):
-            amount.add(objects, size)
-        if not (scope.all.objects or scope.all.bytes):
+            amount.add(more)
+        if not (scope.all.objects or scope.all.bytes or scope.all.records):
             del self._scopes[name]
 
 

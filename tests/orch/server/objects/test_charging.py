@@ -196,6 +196,32 @@ async def test_the_last_tenth_of_a_bound_is_not_for_tenants(
     await create(charged, target, {"metadata": {"name": "x0"}, **rest})
 
 
+async def test_pods_are_charged_for_the_memory_of_their_records(backend) -> None:
+    """An empty record has two bytes, and hundreds where pods are held."""
+    charged, _ = charging(backend, bytes=100_000)
+    target = as_caller(place("Pod"), TENANT)
+    spec = {**pod()["spec"], "imagePullSecrets": [{}] * 200}
+    text = "exceeded quota: twice --max-namespace-mib for the memory that pods take"
+    await create(charged, target, {"metadata": {"name": "first"}, "spec": spec})
+    with pytest.raises(ApiError, match=text):
+        await create(charged, target, {"metadata": {"name": "second"}, "spec": spec})
+    braces = {"metadata": {"name": "c", "annotations": {"a": "{" * 1000}}}
+    await create(charged, as_caller(place("ConfigMap"), TENANT), braces)
+    long = {"metadata": {"name": "long", "annotations": {"a": "x" * 4000}}, "spec": pod()["spec"]}
+    await create(charged, target, long)
+
+    def tolerant(old: dict[str, Any]) -> dict[str, Any]:
+        metadata = {**old["metadata"], "annotations": {}}
+        spec = {**old["spec"], "tolerations": [{"key": f"k{n}"} for n in range(200)]}
+        return {**old, "metadata": metadata, "spec": spec}
+
+    with pytest.raises(ApiError, match=text):  # it has fewer bytes than before
+        await modify(charged, as_caller(place("Pod", "long"), TENANT), tolerant)
+    status = {"conditions": [{"type": f"t{n}", "status": "True"} for n in range(60)]}
+    reporting = as_caller(place("Pod", "long", "status"), NODE)
+    await modify(charged, reporting, lambda old: {**old, "status": status})
+
+
 async def test_a_node_reports_into_the_reserve(backend) -> None:
     charged, _ = charging(backend, store_bytes=10_000)
     await made(charged, "Node", {"metadata": {"name": "n1"}})

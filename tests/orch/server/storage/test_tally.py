@@ -22,7 +22,10 @@ def test_a_key_lies_in_its_namespace_or_in_its_kind(key: str, place: tuple[str, 
     assert place_in(key) == place
 
 
-@given(st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.binary(max_size=9))))
+DATA = st.binary(max_size=9) | st.sampled_from((b"{}", b'{"a":[{},{}]}'))
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), st.none() | DATA)))
 def test_the_tally_is_what_a_recount_would_find(changes: list[tuple[str, bytes | None]]) -> None:
     tally = Tally()
     stored: dict[str, bytes] = {}
@@ -36,6 +39,7 @@ def test_the_tally_is_what_a_recount_would_find(changes: list[tuple[str, bytes |
         found = tally.scope(name).of(kind)
         assert found.objects == len(there)
         assert found.bytes == sum(len(key) + len(data) for key, data in there.items())
+        assert found.records == sum(data.count(b"{") for data in there.values())
     assert tally.all.objects == len(stored)
     assert tally.all.bytes == sum(len(key) + len(data) for key, data in stored.items())
 
