@@ -389,7 +389,7 @@ def test_apt_judges_the_age_and_the_signature_of_every_index(
     apt.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {said}\n')
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    packages.Apt(tmp_path / "apt").download("sid", "http://192.0.2.1/debian", ["runc"])
+    packages.Apt(tmp_path / "apt").download("sid", "http://192.0.2.1/packages", ["runc"])
     options = said.read_text()
     assert "runc\n" in options
     for weaker in ("Check-Valid-Until", "Check-Date", "Insecure", "Unauthenticated", "trusted"):
