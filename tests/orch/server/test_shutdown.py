@@ -98,13 +98,19 @@ async def test_a_disk_that_hangs_does_not_keep_the_server_from_ending(
     monkeypatch.setattr(main, "SHORT_GRACE_S", 0.2)
     answering = threading.Event()
     answering.set()
-    commit = SqliteMedium.commit
+    closed = threading.Event()
+    commit, close = SqliteMedium.commit, SqliteMedium.close
 
     def slow_commit(medium: SqliteMedium, changes: Sequence[Change], revision: int) -> None:
         answering.wait()
         commit(medium, changes, revision)
 
+    def last_close(medium: SqliteMedium) -> None:
+        close(medium)
+        closed.set()
+
     monkeypatch.setattr(SqliteMedium, "commit", slow_commit)
+    monkeypatch.setattr(SqliteMedium, "close", last_close)
     stop = Stop()
     running = loops.spawn(main.run(flags.parse(arguments(server_pki, tmp_path)), stop), name="run")
     try:
@@ -122,5 +128,6 @@ async def test_a_disk_that_hangs_does_not_keep_the_server_from_ending(
             await running
     finally:
         answering.set()
+        assert closed.wait(10)  # left to itself, the writer still works in the test's directory
     for _, end in (prober, writer):
         end.close()
