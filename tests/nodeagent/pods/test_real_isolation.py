@@ -94,14 +94,24 @@ async def test_what_an_init_container_writes_is_read_and_a_rule_restarts_all(
     source = {"fileKeyRef": {"volumeName": "made", "path": "env", "key": "ROUND"}}
     app = {
         "name": "app",
-        "command": ["sh", "-c", '[ "$ROUND" = 2 ] || exit 42; while :; do sleep 0.1; done'],
+        "command": [
+            "sh",
+            "-c",
+            "until [ -e /made/beside ]; do sleep 0.1; done; "  # else it might start in the second
+            '[ "$ROUND" = 2 ] || exit 42; while :; do sleep 0.1; done',
+        ],
+        "volumeMounts": mounts,
         "env": [{"name": "ROUND", "valueFrom": source}],
         "restartPolicy": "Never",
         "restartPolicyRules": [
             {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
         ],
     }
-    beside = {"name": "beside", "command": ["sh", "-c", "while :; do sleep 0.1; done"]}
+    beside = {
+        "name": "beside",
+        "command": ["sh", "-c", "echo > /made/beside; while :; do sleep 0.1; done"],
+        "volumeMounts": mounts,
+    }
     image = {"image": IMAGE}
     volumes = [{"name": "made", "emptyDir": {}}]
     agent.put(manifest("rounds", app, beside, initContainers=[{**image, **first}], volumes=volumes))
