@@ -1,4 +1,4 @@
-"""What others see of a server that is attacked; a process of its own, started by `harness.py`.
+"""Asks a server that is attacked as others do; a process of its own, started by `harness.py`.
 
 Its settings come as one line of JSON on standard input. It says "ready" when everything was asked
 once, and reports as JSON when standard input ends.

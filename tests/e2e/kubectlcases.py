@@ -1,4 +1,4 @@
-"""What operators type into an unmodified kubectl.
+"""The commands that operators type into an unmodified kubectl.
 
 The table in docs/kubectl.md is made from this list (`python -m tests.e2e.kubectltable`), and
 test_kubectl_commands.py runs every entry with the versions that the machine has; those without a

@@ -1,4 +1,4 @@
-"""What a command of kubectl is tried in: a namespace and a node of its own, and how it is told."""
+"""The surroundings of a tried kubectl command: a namespace and a node of its own."""
 
 from __future__ import annotations
 

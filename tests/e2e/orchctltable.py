@@ -1,4 +1,4 @@
-"""What is typed into both `orchctl` and an unmodified `kubectl`: each command they share, in rows.
+"""The commands that `orchctl` and an unmodified `kubectl` share, in rows to be typed into both.
 
 FILE, OBJECTS, MAP and TREE stand for files that the tests write.
 """

@@ -1,4 +1,4 @@
-"""What the agent answers when it cannot checkpoint: names that lead nowhere, a bad store."""
+"""Answers of an agent that cannot checkpoint: names that lead nowhere, a bad store."""
 
 from __future__ import annotations
 

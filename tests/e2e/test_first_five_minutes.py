@@ -1,4 +1,4 @@
-"""What the README's first five minutes show: kubectl answers, and the numbers are the kernel's."""
+"""The README's first five minutes: kubectl answers, and the numbers are the kernel's."""
 
 from __future__ import annotations
 

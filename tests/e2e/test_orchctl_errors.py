@@ -1,4 +1,4 @@
-"""What an operator gets wrong at three in the morning: one line each, that says what to do."""
+"""Mistakes of an operator at three in the morning: one line each, that says what to do."""
 
 from __future__ import annotations
 

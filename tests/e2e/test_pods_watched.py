@@ -1,4 +1,4 @@
-"""What somebody sees who watches pods with `kubectl get pods -w`: every restart policy, every kind
+"""Pods as `kubectl get pods -w` shows them: every restart policy, every kind
 of probe, in real containers.
 """
 

@@ -1,4 +1,4 @@
-"""What is killed, stopped or started twice: nobody's pods are lost and everything recovers."""
+"""Parts are killed, stopped or started twice: no pods are lost and everything recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does to a fake runtime's calls: record them, make them fail, make them wait."""
+"""Faults of a fake runtime: its calls are recorded, fail or wait as a test wants."""
 
 from __future__ import annotations
 

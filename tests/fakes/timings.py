@@ -1,4 +1,4 @@
-"""What a histogram of the pods' page shows, by the values of its labels."""
+"""A histogram of the pods' page, read by the values of its labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees of one installed agent in its own network while something is wrong with it.
+"""One installed agent in its own network, as an operator sees it while something is wrong with it.
 
 The table of docs/heartbeats.md. One agent lives through the whole of it, must never end, and its
 Lease is renewed again as soon as that is possible. Minutes of it are for `make soak`.

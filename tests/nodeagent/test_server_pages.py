@@ -1,4 +1,4 @@
-"""What the agent's pages say, asked for by an administrator over TLS.
+"""The contents of the agent's pages, asked for by an administrator over TLS.
 
 Who else may ask is in test_server. Rules: nodeagent.md §1, §6 and §7.
 """

@@ -1,4 +1,4 @@
-"""What the tests of the packages share: the packages, and the commands of docs/install.md."""
+"""Shared by the tests of the packages: the packages, and the commands of docs/install.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks conclude from their figures: which limits are met, and the exit code."""
+"""The verdicts of benchmarks on their figures: which limits are met, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What packages and the wheel hold, and that programs run from them.
+"""The contents of packages and the wheel, and programs that run from them.
 
 The packages are made without libraries, which come from the tests' own environment; with them, on
 bare systems, tests/systemd/test_packages.py installs them.

@@ -1,4 +1,4 @@
-"""What `tools/setup` says of packages that it could not install, with an apt-get made for it."""
+"""Messages of `tools/setup` about packages that cannot be installed, with an apt-get of its own."""
 
 from __future__ import annotations
 

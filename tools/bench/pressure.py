@@ -1,4 +1,4 @@
-"""What looking for pressure adds to sampling: 330 idle containers, in turns, in one process.
+"""The cost that looking for pressure adds to sampling: 330 idle containers, by turns, in a process.
 
 A quiet machine is only asked whether it is quiet. While it is stalled, a closer look follows the
 first two readings and then every twelfth: its cost is spread over twelve.

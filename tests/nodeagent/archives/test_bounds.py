@@ -1,4 +1,4 @@
-"""What has to go, by table for every bound and by law for all of them together."""
+"""The archives to remove, by table for every bound and by law for all of them together."""
 
 from __future__ import annotations
 

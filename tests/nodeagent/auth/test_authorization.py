@@ -1,4 +1,4 @@
-"""What a caller may do, by each of the three rules."""
+"""The rights of a caller, by each of the three rules."""
 
 from __future__ import annotations
 

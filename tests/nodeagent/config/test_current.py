@@ -1,4 +1,4 @@
-"""What a reload may change, and the name of a configuration."""
+"""The fields that a reload may change, and the name of a configuration."""
 
 from __future__ import annotations
 

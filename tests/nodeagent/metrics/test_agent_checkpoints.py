@@ -1,4 +1,4 @@
-"""What the metrics page shows of checkpoints."""
+"""The metrics of checkpoints."""
 
 from __future__ import annotations
 

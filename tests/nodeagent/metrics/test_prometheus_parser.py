@@ -1,4 +1,4 @@
-"""What the real Prometheus reads from our pages is what was written, series by series.
+"""The real Prometheus reads from our pages what was written, series by series.
 
 Two thirds of the label values are what breaks naive writers: quotes, backslashes, newlines, UTF-8.
 """

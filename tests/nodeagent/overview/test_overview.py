@@ -1,4 +1,4 @@
-"""What the agent puts on its overview page, for whom, and what that costs."""
+"""The agent's overview page: its contents, its readers, and its cost."""
 
 from __future__ import annotations
 

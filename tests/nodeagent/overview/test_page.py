@@ -1,4 +1,4 @@
-"""What the overview page says, and that what pods and tenants chose stays text in it."""
+"""The text of the overview page, in which the choices of pods and tenants stay text."""
 
 from __future__ import annotations
 

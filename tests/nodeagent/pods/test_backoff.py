@@ -1,4 +1,4 @@
-"""What is shown of failed steps, and when they are tried again."""
+"""Failed steps: how they are shown, and when they are tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kubectl describe pod` is told, on a runtime in memory."""
+"""The events that `kubectl describe pod` shows, on a runtime in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the PLEG makes of the runtime's own events, and of a runtime that tells none."""
+"""The PLEG and the runtime's own events, also with a runtime that sends none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fails or hangs while pods are kept: it is shown, tried again, and holds up no other pod."""
+"""Steps of pods that fail or hang are shown, tried again, and hold up no other pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry tells of pods: what there is to measure, what may have processes."""
+"""The registry's answers about pods: what there is to measure, what may have processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a pod, from what the runtime holds of it."""
+"""The parts of a pod that are measured, by what the runtime holds of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API learns of its pods, on an API in memory that comes and goes."""
+"""Statuses of pods reach the API, which is in memory and comes and goes."""
 
 from __future__ import annotations
 

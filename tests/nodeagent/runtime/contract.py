@@ -1,4 +1,4 @@
-"""What the contract suite asks: a `ContainerRuntime`, however it is made, and containers in it."""
+"""The parts of the contract suite: a `ContainerRuntime`, however made, and containers in it."""
 
 from __future__ import annotations
 

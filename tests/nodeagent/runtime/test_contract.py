@@ -1,4 +1,4 @@
-"""What every `ContainerRuntime` does: the fake, the CRI adapter over a fake server, containerd.
+"""The contract of every `ContainerRuntime`: the fake, the CRI adapter on a fake, containerd.
 
 What the agent may rely on is what passes here for all three.
 """

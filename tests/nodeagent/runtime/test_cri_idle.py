@@ -1,4 +1,4 @@
-"""What the adapter sends beside its calls: frames seen by a relay before the server."""
+"""The frames that the adapter sends beside its calls, seen by a relay before the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to the runtime, field by field; defaults that a client owes are the CRI's."""
+"""Requests to the runtime, field by field; defaults that a client owes are the CRI's."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

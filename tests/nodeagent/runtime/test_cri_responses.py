@@ -1,4 +1,4 @@
-"""What runtimes answer, odd cases included; the ordinary ones are in the contract suite."""
+"""Odd answers of runtimes; the ordinary ones are in the contract suite."""
 
 import pytest
 

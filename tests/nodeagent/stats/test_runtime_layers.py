@@ -1,4 +1,4 @@
-"""What the runtime tells of disks, and what stays when it does not answer."""
+"""The runtime's figures of disks, and which of them stay when it does not answer."""
 
 from __future__ import annotations
 

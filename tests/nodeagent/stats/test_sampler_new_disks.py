@@ -1,4 +1,4 @@
-"""What began since the slow loops came by is measured soon, and nothing else is for it."""
+"""Containers begun since the slow loops came by are measured soon, and nothing else with them."""
 
 from __future__ import annotations
 

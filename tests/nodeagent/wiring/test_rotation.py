@@ -1,4 +1,4 @@
-"""What an agent renews follows from its configuration and its kubeconfig."""
+"""Configuration and kubeconfig decide which certificates an agent renews."""
 
 from __future__ import annotations
 

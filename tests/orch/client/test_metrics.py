@@ -1,4 +1,4 @@
-"""What the clients of a program asked, and how it ended."""
+"""Metrics of a program's requests as a client, and of how they ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be asked for, by whoever may ask: form, size, keys, names."""
+"""Requests for certificates that are read or refused: form, size, keys, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller was shown, decision after decision, as a file: JSON lines, only what changed.
+"""The inputs of a controller, decision after decision, as a file: JSON lines of what changed.
 
 The first line holds the settings. Of nodes and pods only those fields are kept that a decision
 looks at; of Leases, all of which belong to nodes, their uid and when they were renewed.

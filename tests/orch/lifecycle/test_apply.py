@@ -1,4 +1,4 @@
-"""What each action writes: only what was decided, and only to the object that was meant."""
+"""Each action writes only what was decided, and only to the object that was meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller manager serves, and to whom."""
+"""The pages of the controller manager, and who may read them."""
 
 from __future__ import annotations
 

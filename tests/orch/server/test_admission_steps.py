@@ -1,4 +1,4 @@
-"""What a client hears of several faults at once follows from the order of the steps."""
+"""The order of the steps decides which of several faults a client hears of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused as memory becomes short, to whom, and until when."""
+"""Requests refused as memory becomes short: which, whose, and until when."""
 
 from __future__ import annotations
 

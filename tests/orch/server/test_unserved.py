@@ -1,4 +1,4 @@
-"""What the API server does not serve (paths, methods, forms of answers) and what it says then."""
+"""Paths, methods and forms of answers that the API server does not serve, and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is reserved from pods is bounded in cgroups that exist, on both versions of cgroups."""
+"""Resources reserved from pods are bounded in cgroups that exist, on both versions of cgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node takes, by tables of the reference's predicate tests, and a node that is full."""
+"""Pods that a node takes, by tables of the reference's predicate tests, and a node that is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node offers while plugins come, change their minds, and go."""
+"""The devices that a node offers while plugins come, change their minds, and go."""
 
 from __future__ import annotations
 

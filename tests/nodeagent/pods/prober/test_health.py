@@ -1,4 +1,4 @@
-"""What probes make of containers, on a runtime in memory and a clock that jumps."""
+"""Probes decide on the health of containers, on a runtime in memory and a clock that jumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node grants, across agents; whole resizes are in `worker/test_resizing.py`."""
+"""The sizes that a node grants, across agents; whole resizes are in `worker/test_resizing.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent takes for in force: what it wrote on containers, and what it told since."""
+"""The sizes that the agent takes for in force: those written on containers, those told since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a static pod is asked: all that any pod is asked, and more."""
+"""Validation of static pods: all the rules of any pod, and more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent checks before it makes anything, by tables of the reference's texts."""
+"""Checks before an agent makes anything, by tables of the reference's texts."""
 
 from __future__ import annotations
 

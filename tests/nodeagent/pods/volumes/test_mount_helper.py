@@ -1,4 +1,4 @@
-"""What the mount helper refuses, asked as by an agent that somebody else has taken over."""
+"""Refusals of the mount helper, asked as by an agent that somebody else has taken over."""
 
 from __future__ import annotations
 

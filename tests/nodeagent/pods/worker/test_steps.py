@@ -1,4 +1,4 @@
-"""What the runtime is told about a sandbox, from the node's settings and files."""
+"""The sandbox that is asked of the runtime, from the node's settings and files."""
 
 from __future__ import annotations
 

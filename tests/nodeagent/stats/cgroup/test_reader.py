@@ -1,4 +1,4 @@
-"""What a reader reads in each pass, and what it leaves out: over captured trees that change."""
+"""The files that a reader reads and skips in each pass, over captured trees that change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers hold open, from a tree made by hand and from this very process."""
+"""Open files of containers, from a tree made by hand and from this very process."""
 
 from __future__ import annotations
 

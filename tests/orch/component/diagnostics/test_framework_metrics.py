@@ -1,4 +1,4 @@
-"""What each program's page says of the program itself."""
+"""The metrics that each program's page has about the program itself."""
 
 from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.metrics import Registry

@@ -1,4 +1,4 @@
-"""What a server behind may answer, and what is believed of it."""
+"""Answers of a server behind, and how far they are believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keys do to the live view, without a terminal."""
+"""The keys of the live view, without a terminal."""
 
 from __future__ import annotations
 

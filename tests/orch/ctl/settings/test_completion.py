@@ -1,4 +1,4 @@
-"""What a press of Tab offers; the shells themselves press it in tests/e2e."""
+"""The words that a press of Tab offers; the shells themselves press it in tests/e2e."""
 
 from __future__ import annotations
 

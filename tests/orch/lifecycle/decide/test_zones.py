@@ -1,4 +1,4 @@
-"""What a zone is, how bad it stands with it, and how fast its nodes may be evicted.
+"""Zones: how nodes are told apart by them, their states, and how fast nodes are evicted.
 
 Source of the tables: pkg/controller/nodelifecycle, ComputeZoneState and ReducedQPSFunc.
 """

@@ -1,4 +1,4 @@
-"""What a node may write, beyond what its authorization says."""
+"""Limits on the writes of a node, beyond its authorization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod refers to: K:plugin/pkg/auth/authorizer/node, pkg/api/v1/pod/util_test.go."""
+"""A pod's references: K:plugin/pkg/auth/authorizer/node, pkg/api/v1/pod/util_test.go."""
 
 from __future__ import annotations
 

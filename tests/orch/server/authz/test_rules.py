@@ -1,4 +1,4 @@
-"""What a rule and a subject match: K:pkg/apis/rbac/v1/evaluation_helpers_test.go."""
+"""Matches of rules and subjects: K:pkg/apis/rbac/v1/evaluation_helpers_test.go."""
 
 from __future__ import annotations
 

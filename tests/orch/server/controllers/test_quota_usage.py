@@ -1,4 +1,4 @@
-"""What is measured of quotas: K:pkg/controller/resourcequota/resource_quota_controller_test.go."""
+"""The measured use of quotas: K:pkg/controller/resourcequota/resource_quota_controller_test.go."""
 
 from __future__ import annotations
 

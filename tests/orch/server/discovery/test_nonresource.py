@@ -1,4 +1,4 @@
-"""What is served beside resources, over HTTP."""
+"""Paths served beside resources, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients of the reference rely on beyond the verbs themselves."""
+"""Behaviour beyond the verbs themselves that clients of the reference rely on."""
 
 from __future__ import annotations
 

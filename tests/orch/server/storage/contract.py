@@ -1,4 +1,4 @@
-"""What every storage must do; each implementation's test file runs these as its own.
+"""The contract of every storage; each implementation's test file runs it as its own.
 
 A subclass gives `make`, which returns a new, unopened storage on the same medium each time.
 """

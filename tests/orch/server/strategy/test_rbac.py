@@ -1,4 +1,4 @@
-"""What a role may say: K:pkg/apis/rbac/validation/validation_test.go."""
+"""The contents allowed in a role: K:pkg/apis/rbac/validation/validation_test.go."""
 
 from __future__ import annotations
 

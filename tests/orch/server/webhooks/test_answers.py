@@ -1,4 +1,4 @@
-"""What webhooks said is kept within bounds of time, number and size."""
+"""Answers of webhooks are kept within bounds of time, number and size."""
 
 from __future__ import annotations
 

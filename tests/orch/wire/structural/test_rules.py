@@ -1,4 +1,4 @@
-"""What keeps a schema from being structural.
+"""Rules that keep a schema from being structural.
 
 Cases from the reference's apiextensions-apiserver/pkg/apiserver/schema/validation_test.go and
 pkg/apis/apiextensions/validation/validation_test.go.
