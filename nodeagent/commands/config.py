@@ -16,9 +16,9 @@ from nodeagent.config.layers import ConfigError, Layers, read_layers
 from nodeagent.config.load import effective, load_config
 from nodeagent.config.origin import leaves, origin_of
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import findings
-from nodeagent.doctor.findings import Finding
 from nodeagent.node.rules.ending_order import groups_of
+from orch.component.diagnostics import findings
+from orch.component.diagnostics.findings import Finding
 from orch.component.flags.features import FeatureError, Features
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError

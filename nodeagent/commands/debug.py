@@ -29,8 +29,8 @@ from nodeagent.debug.bundle import (
     write_bundle,
 )
 from nodeagent.debug.pages import AgentEndpoint, page_entries
-from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
+from orch.component.diagnostics import findings
 from orch.component.process import clock
 from orch.wire import names, times
 

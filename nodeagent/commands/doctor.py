@@ -11,8 +11,8 @@ import sys
 
 from nodeagent.commands import config as config_command
 from nodeagent.config import options
-from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
+from orch.component.diagnostics import findings
 from orch.component.process import clock
 
 

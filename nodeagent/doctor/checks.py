@@ -1,22 +1,20 @@
 """Turns facts about this host into findings, a function per check; pure.
 
-Must not read anything: facts come from `gather`, `certificates`, `criu` and `remote`.
+Must not read anything: facts come from `gather`, `criu` and `remote`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
-from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.doctor.kernel import numbers_in
+from orch.component.diagnostics.findings import Finding, fail, note, ok, warn
 
 # Lowest versions with complete CRI statistics (spec.md, kernel table), and with checkpoints.
 _STATS_SINCE = {"containerd": (1, 6, 0), "cri-o": (1, 23, 0)}
 _CHECKPOINT_SINCE = {"containerd": (2, 0, 0), "cri-o": (1, 25, 0)}
 _SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 30.0
-_CERT_WARN = timedelta(days=30)
 _WANTED_CAPABILITIES = {  # bit of CapEff → name, effect of its absence
     2: ("CAP_DAC_READ_SEARCH", "logs and volumes of other users cannot be measured"),
     21: ("CAP_SYS_ADMIN", "emptyDir volumes of medium Memory cannot be mounted"),
@@ -41,17 +39,6 @@ class CriuFacts:
 
     version: str = ""
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CertificateFacts:
-    """A certificate in use; `exposed_key` is a key that other users can read."""
-
-    role: str
-    path: str
-    not_after: datetime | None = None
-    problem: str = ""
-    exposed_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,25 +173,6 @@ def check_clock(server: str, skew_s: float | None, error: str) -> Finding:
     if abs(skew_s) > _SKEW_WARN_S:
         return warn("clock", text, "synchronize the clock (chrony, systemd-timesyncd)")
     return ok("clock", f"within {_SKEW_WARN_S:g} s of {server}")
-
-
-def check_certificate(facts: CertificateFacts, now: datetime) -> Iterator[Finding]:
-    check = f"certificate {facts.role}"
-    if facts.problem:
-        yield fail(check, f"{facts.path}: {facts.problem}", "correct the file or the setting")
-    elif facts.not_after is None:
-        yield note(check, f"{facts.path} does not exist yet", "the agent creates it when it starts")
-    elif facts.not_after <= now:
-        yield fail(check, f"{facts.path} expired at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it")
-    elif facts.not_after - now < _CERT_WARN:
-        yield warn(
-            check, f"{facts.path} expires at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it soon"
-        )
-    else:
-        yield ok(check, f"{facts.path} is valid until {facts.not_after:%Y-%m-%d}")
-    if facts.exposed_key:
-        advice = f"chmod 600 {facts.exposed_key}"
-        yield warn(check, f"others can read the key {facts.exposed_key}", advice)
 
 
 def check_disk(facts: DiskFacts) -> Finding:

@@ -17,12 +17,13 @@ from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, remote
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
-from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.cgroup.layout import detect_layout
 from nodeagent.stats.host import network
 from nodeagent.stats.host.network import LinkFacts
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
+from orch.component.diagnostics.certificate_findings import check_certificate
+from orch.component.diagnostics.findings import Finding, fail, note, ok, warn
 from orch.component.flags.features import Features
 from orch.component.process import system
 from orch.component.process.daemon import SetupError
@@ -84,7 +85,7 @@ def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -
     found = list(_paths(options, config))
     api, _ = _api(options)
     for facts in certificates.read_certificates(options, config, api):
-        found += checks.check_certificate(facts, now)
+        found += check_certificate(facts, now)
     pid, problem = gather.read_lock(options.lock_file)
     holder = system.describe_process(pid) if pid else ""
     found.append(checks.check_lock(options.lock_file, holder, problem))
@@ -117,7 +118,7 @@ def _exposure(
         pressure=Path("/proc/pressure/cpu").exists(),
     )
     ca_file = config.authentication.x509.clientCAFile
-    if ca_file and gather.is_open_to_others(ca_file, gather.WRITE):
+    if ca_file and system.is_open_to_others(ca_file, system.WRITE):
         yield warn("client CA file", f"others can write {ca_file}", f"chmod 644 {ca_file}")
 
 
@@ -131,7 +132,7 @@ def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding
     elif pods:
         yield ok("static pods", f"{pods} exists")
     for name, file in (("kubeconfig", options.kubeconfig), ("configuration", options.config)):
-        if file and gather.is_open_to_others(file, gather.READ):
+        if file and system.is_open_to_others(file, system.READ):
             report = warn if name == "kubeconfig" else note
             yield report(f"{name} file", f"others can read {file}", f"chmod 600 {file}")
 

@@ -19,7 +19,6 @@ from nodeagent.profiles.file import MAX_PROFILE_BYTES
 from nodeagent.stats.host.machine import read_pressure, read_text
 from orch.component.process import system
 
-READ, WRITE = 0o044, 0o022
 _PRESSURES = ("cpu", "memory", "io")
 
 
@@ -116,14 +115,6 @@ def read_port(role: str, address: str, port: int) -> PortFacts:
         why = str(getattr(error, "strerror", None) or error)
         return PortFacts(role, address, port, why, holder)
     return PortFacts(role, address, port)
-
-
-def is_open_to_others(path: str, rights: int) -> bool:
-    """Whether group or others may READ or WRITE an existing file."""
-    try:
-        return bool(os.stat(path).st_mode & rights)
-    except OSError:
-        return False
 
 
 def _profile_problem(path: Path) -> str:

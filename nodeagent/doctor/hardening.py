@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor.findings import Finding, note, ok, warn
+from orch.component.diagnostics.findings import Finding, note, ok, warn
 from orch.component.flags.features import Features
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodeagent.doctor.findings import Finding, note, ok, warn
+from orch.component.diagnostics.findings import Finding, note, ok, warn
 
 Numbers = tuple[int, ...]
 

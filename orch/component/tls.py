@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -84,7 +85,18 @@ def load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> 
     except (OSError, ValueError) as error:
         raise SetupError(
             f"cannot use the TLS certificate {cert_file} with the key {key_file}: {_cause(error)}"
+            f"{_next_step(error, key_file)}"
         ) from error
+
+
+def _next_step(error: Exception, key_file: str) -> str:
+    """Where systemd has handed over the key that does not fit: a copy, made at the start."""
+    handed_over = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    if getattr(error, "reason", "") != "KEY_VALUES_MISMATCH" or not handed_over:
+        return ""
+    if not Path(key_file).is_relative_to(handed_over):
+        return ""
+    return "; it is a copy that systemd made at the start: restart the unit if the key is new"
 
 
 def _version(name: str) -> ssl.TLSVersion:

@@ -42,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from orch.server import authority  # with cryptography
 
         return authority.run(given[1:])
+    if list(given[:1]) == ["doctor"]:
+        from orch.server import doctor  # with cryptography
+
+        return doctor.run(given[1:])
     try:
         flags = server_flags.parse(given)
         logs.configure(

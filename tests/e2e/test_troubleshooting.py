@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from nodeagent.doctor import checks, kernel
-from nodeagent.doctor.findings import Finding
+from orch.component.diagnostics.findings import Finding
 from orch.component.pki import Authority, KeyPair, Subject
 from orch.component.process import files
 from tests.conftest_runtime import RealRuntime
@@ -132,6 +132,13 @@ def server_command(host: Host, data: Path, *flags: str) -> list[str]:
     ]  # fmt: skip
 
 
+def key_of_before(host: Host, _: ExitStack) -> list[str]:
+    """A server as under its unit, with a certificate for another key than it was given."""
+    key = Path(host.node("n2").key_file)
+    command = server_command(host, host.directory / "new", f"--tls-private-key-file={key}")
+    return ["env", f"CREDENTIALS_DIRECTORY={key.parent}", *command]
+
+
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 STARTS: dict[str, Callable[[Host, ExitStack], list[str]]] = {
     "a field that does not exist": lambda host, _: host.config("maxPod: 110\n"),
@@ -149,6 +156,7 @@ STARTS: dict[str, Callable[[Host, ExitStack], list[str]]] = {
     "no such certificate": lambda host, _: server_command(
         host, host.directory / "new", "--tls-cert-file=/nowhere/server.crt"
     ),
+    "a new key, and a unit that was not restarted": key_of_before,
     "a second server on the same data": lambda host, _: server_command(
         host, host.server.directory / "data"
     ),

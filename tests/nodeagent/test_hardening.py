@@ -17,7 +17,7 @@ from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.examination import examine_configuration
-from nodeagent.doctor.findings import Finding
+from orch.component.diagnostics.findings import Finding
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
 from tests.conftest import Pki

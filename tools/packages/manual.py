@@ -18,7 +18,7 @@ from nodeagent.config import options as agent_options
 from nodeagent.pods.volumes import mount_helper
 from orch.ctl import command_table, options, parsing
 from orch.lifecycle import options as controller_options
-from orch.server import authority
+from orch.server import authority, doctor
 from orch.server import flags as apiserver_flags
 from orch.up import main as up
 from orch.wire.names import VERSION
@@ -69,10 +69,11 @@ def daemons() -> Mapping[str, argparse.ArgumentParser]:
         child = commands.add_parser(word, help=text, description=text, allow_abbrev=False)
         importlib.import_module(f"nodeagent.commands.{module}").add_arguments(child)
     server = apiserver_flags.parser()
-    init = server.add_subparsers(title="commands").add_parser(
-        "init", help=authority.DESCRIPTION, description=authority.DESCRIPTION, allow_abbrev=False
-    )
-    authority.add_arguments(init)
+    of_server = server.add_subparsers(title="commands")
+    for word, room in (("init", authority), ("doctor", doctor)):
+        text = room.DESCRIPTION
+        child = of_server.add_parser(word, help=text, description=text, allow_abbrev=False)
+        room.add_arguments(child)
     return {
         "nodeagent": agent,
         "nodeagent-mounts": mount_helper.parser(),

@@ -6,6 +6,7 @@ be inspected, is data and no error. Blocking I/O.
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import struct
@@ -22,6 +23,7 @@ from orch.component.process import clock
 from orch.component.terminal import visible
 from orch.wire import times
 
+READ, WRITE = 0o044, 0o022  # of group and others
 _SHOWN = ("pid", "username", "status", "create_time", "num_threads", "memory_percent")
 _MAX_PROCESSES = 2000
 _ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
@@ -125,6 +127,14 @@ def processes() -> list[dict[str, Any]]:
     """The first 2,000 visible processes, as JSON; without arguments, which may hold secrets."""
     found = islice(psutil.process_iter(_SHOWN), _MAX_PROCESSES)
     return [{**process.info, "name": _command(process.pid)} for process in found]
+
+
+def is_open_to_others(path: str, rights: int) -> bool:
+    """Whether group or others may READ or WRITE an existing file."""
+    try:
+        return bool(os.stat(path).st_mode & rights)
+    except OSError:
+        return False
 
 
 def _command(pid: int) -> str:

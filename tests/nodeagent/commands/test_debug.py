@@ -27,7 +27,7 @@ from nodeagent.config.layers import ConfigError, read_layers
 from nodeagent.config.load import effective
 from nodeagent.config.origin import leaves
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor.findings import note
+from orch.component.diagnostics.findings import note
 from tests.examples import examples
 
 HEAD = {"apiVersion": "nodeagent.config.orch.io/v1beta1", "kind": "NodeAgentConfiguration"}

@@ -11,7 +11,7 @@ import pytest
 
 from nodeagent.commands import doctor
 from nodeagent.commands.dispatch import dispatch
-from nodeagent.doctor.findings import Finding, fail, ok, warn
+from orch.component.diagnostics.findings import Finding, fail, ok, warn
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,14 +1,12 @@
-"""Which certificates are looked at, and what is seen of them."""
+"""The certificates that the agent's doctor looks at."""
 
 from pathlib import Path
-
-import pytest
 
 from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.doctor.certificates import read_certificates
-from nodeagent.doctor.checks import CertificateFacts
 from orch.client.kubeconfig import ClientConfig
+from orch.component.diagnostics.certificate_findings import CertificateFacts
 from tests.conftest import Pki
 
 
@@ -30,36 +28,6 @@ def test_a_valid_pair_has_an_expiry(pki: Pki) -> None:
     for facts in found.values():
         assert facts.not_after is not None
         assert (facts.problem, facts.exposed_key) == ("", "")
-
-
-def test_a_key_of_another_certificate_and_a_readable_key_are_seen(pki: Pki) -> None:
-    one, other = pki.server(), pki.server()
-    Path(other.key_file).chmod(0o644)
-    found = read(f"--tls-cert-file={one.cert_file}", f"--tls-private-key-file={other.key_file}")
-    assert found["serving"].problem == f"the key {other.key_file} does not match it"
-    assert found["serving"].exposed_key == other.key_file
-
-
-# certificate, key → problem
-BAD = [
-    (None, b"", "No such file or directory"),
-    (b"", b"", "it contains no PEM certificate"),
-    (b"good", None, "the key {key}: No such file or directory"),
-    (b"good", b"x", "the key {key} contains no usable PEM key"),
-]
-
-
-@pytest.mark.parametrize(("cert", "key", "problem"), BAD)
-def test_files_that_cannot_be_used_are_named(
-    pki: Pki, tmp_path: Path, cert: bytes | None, key: bytes | None, problem: str
-) -> None:
-    cert_file, key_file = tmp_path / "c.pem", tmp_path / "k.pem"
-    if cert is not None:
-        cert_file.write_bytes(Path(pki.server().cert_file).read_bytes() if cert else b"")
-    if key is not None:
-        key_file.write_bytes(key)
-    found = read(f"--tls-cert-file={cert_file}", f"--tls-private-key-file={key_file}")
-    assert found["serving"].problem == problem.format(key=key_file)
 
 
 def test_a_certificate_the_agent_will_create_is_not_a_problem(tmp_path: Path) -> None:

@@ -1,19 +1,10 @@
 """From facts to findings, by tables."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from nodeagent.doctor import checks
-from nodeagent.doctor.checks import (
-    CertificateFacts,
-    CriuFacts,
-    DiskFacts,
-    PortFacts,
-    RuntimeFacts,
-)
+from nodeagent.doctor.checks import CriuFacts, DiskFacts, PortFacts, RuntimeFacts
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ALL = frozenset(["cpu", "memory", "pids", "io", "cpuset"])
 
 CGROUPS = [
@@ -120,21 +111,6 @@ def test_the_clock_against_the_api_server(
 ) -> None:
     found = checks.check_clock(server, skew_s, error)
     assert (found.check, found.verdict) == (check, verdict)
-
-
-CERTIFICATES = [
-    (CertificateFacts("serving", "/c"), ["note"]),
-    (CertificateFacts("serving", "/c", problem="no PEM"), ["fail"]),
-    (CertificateFacts("serving", "/c", NOW), ["fail"]),
-    (CertificateFacts("serving", "/c", NOW + timedelta(days=29)), ["warn"]),
-    (CertificateFacts("serving", "/c", NOW + timedelta(days=30)), ["ok"]),
-    (CertificateFacts("serving", "/c", NOW + timedelta(days=99), "", "/k"), ["ok", "warn"]),
-]
-
-
-@pytest.mark.parametrize(("facts", "verdicts"), CERTIFICATES)
-def test_certificates(facts: CertificateFacts, verdicts: list[str]) -> None:
-    assert [finding.verdict for finding in checks.check_certificate(facts, NOW)] == verdicts
 
 
 DISKS = [(50, 50, "ok"), (10, 5, "ok"), (9.9, 50, "warn"), (50, 4.9, "warn"), (1.9, 50, "fail")]

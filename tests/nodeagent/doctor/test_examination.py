@@ -11,8 +11,8 @@ import pytest
 from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.doctor.examination import check_interfaces, examine, examine_configuration
-from nodeagent.doctor.findings import Finding
 from nodeagent.stats.host.network import LinkFacts
+from orch.component.diagnostics.findings import Finding
 from orch.component.process import clock
 
 

@@ -118,15 +118,3 @@ def test_a_port_in_use_is_distinguished_from_a_free_one(free_port: Callable[[], 
     assert taken.holder == system.describe_process(os.getpid())
     assert gather.read_port("x", "not an address", 1).error
     assert gather.read_port("x", "127.0.0.1", 99999).error
-
-
-def test_a_file_that_others_can_read(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.touch(mode=0o600)
-    assert not gather.is_open_to_others(str(path), gather.READ)
-    path.chmod(0o640)
-    assert gather.is_open_to_others(str(path), gather.READ)
-    assert not gather.is_open_to_others(str(tmp_path / "absent"), gather.READ)
-    path.chmod(0o620)
-    assert not gather.is_open_to_others(str(path), gather.READ)
-    assert gather.is_open_to_others(str(path), gather.WRITE)

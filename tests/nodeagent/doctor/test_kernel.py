@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.doctor.findings import Finding
 from nodeagent.doctor.kernel import IPVS_SYSCTL, SYSCTLS, KernelFacts, check_kernel, numbers_in
+from orch.component.diagnostics.findings import Finding
 
 ALL = frozenset([*(name for name, _ in SYSCTLS), IPVS_SYSCTL])
 SUPPORTED = dict.fromkeys(("cpu", "memory", "io"), "supported")

@@ -111,12 +111,16 @@ async def test_a_new_client_ca_counts_at_once_also_for_open_connections(
 
 
 @pytest.mark.may_block
+@pytest.mark.parametrize("first", ["certificate", "key"])
 async def test_unusable_files_change_nothing_and_are_logged_once(
-    listener: Listener, pki: Pki, caplog: pytest.LogCaptureFixture
+    listener: Listener, pki: Pki, caplog: pytest.LogCaptureFixture, first: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    half = pki.server()
-    shutil.copyfile(half.cert_file, listener.cert)
+    new = pki.server()
+    steps = [(new.cert_file, listener.cert), (new.key_file, listener.key)]
+    if first == "key":
+        steps.reverse()
+    shutil.copyfile(*steps[0])
     for _ in range(3):
         await listener.renewal.step()
     assert [record.getMessage() for record in caplog.records] == [
@@ -125,7 +129,7 @@ async def test_unusable_files_change_nothing_and_are_logged_once(
     ]
     async with trusting(pki) as session:
         assert await asked(session, listener) == "nobody"
-    shutil.copyfile(half.key_file, listener.key)
+    shutil.copyfile(*steps[1])
     await listener.renewal.step()
     assert caplog.records[-1].getMessage() == "test uses its new serving certificate"
 

@@ -146,3 +146,15 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may(
     assert system.raise_open_files(2048) == 2048
     assert system.raise_open_files(10_000) == 4096
     assert limits == [4096, 4096]
+
+
+def test_a_file_that_others_can_read(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    assert not system.is_open_to_others(str(path), system.READ)
+    path.chmod(0o640)
+    assert system.is_open_to_others(str(path), system.READ)
+    assert not system.is_open_to_others(str(tmp_path / "absent"), system.READ)
+    path.chmod(0o620)
+    assert not system.is_open_to_others(str(path), system.READ)
+    assert system.is_open_to_others(str(path), system.WRITE)

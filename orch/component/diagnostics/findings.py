@@ -1,7 +1,7 @@
-"""The findings of `nodeagent doctor`: verdict, message and advice per check, as text or JSON; pure.
+"""The findings of a doctor: verdict, message and advice per check, as text or JSON; pure.
 
 `ok` needs nothing, `note` is worth knowing, `warn` is a feature lost or about to be, `fail` keeps
-the agent from working.
+the program from working.
 """
 
 from __future__ import annotations

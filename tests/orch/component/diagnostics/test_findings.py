@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from nodeagent.doctor.findings import Finding, as_json, as_text, exit_code, fail, note, ok, warn
+from orch.component.diagnostics.findings import (
+    Finding,
+    as_json,
+    as_text,
+    exit_code,
+    fail,
+    note,
+    ok,
+    warn,
+)
 
 CODES = [
     ([], 0),
