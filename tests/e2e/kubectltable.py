@@ -10,11 +10,8 @@ from tests.e2e.kubectlworld import VERSIONS, Case
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubectl.md"
 _HEAD = """# kubectl
 
-With this page you know whether a command of your `kubectl` works here. `orchctl` has the daily
-commands and those for agents; `kubectl` does the rest.
-
-Which commands of an unmodified `kubectl` work with `orch-apiserver`, by its version, with
-validation on. The table is made from the list of cases that the tests run
+With this page you know whether a command of your unmodified `kubectl` works here, by its version,
+with validation on. The table is made from the list of cases that the tests run
 (`python -m tests.e2e.kubectltable`): `make test` runs them with the oldest and the newest version
 on the machine, `make soak` with all.
 
