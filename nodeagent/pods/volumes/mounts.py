@@ -73,6 +73,8 @@ class OwnMounts:
                 nfs.mount_apart(str(place), share)
         except NoAnswer as error:
             raise MountError(str(error)) from error
+        except OSError as error:
+            raise MountError(error.strerror or str(error)) from error
 
     def bind(self, source: int, place: Path) -> None:
         with _denials():
