@@ -2,7 +2,8 @@
 
 The status loop updates the state of the thresholds. When a threshold has been met for longer than
 its grace period, this loop takes a new sample and evicts the first pod in the order of
-`rules.ending_order`; the next only after that pod's containers have stopped, or a time limit.
+`rules.ending_order`; the next only after that pod's containers have stopped, or a time limit, or
+when a hard threshold follows a soft one, whose pods take time of their own.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Evictions:
         self._longest_soft_grace_s = longest_soft_grace_s
         self._now = now
         self._victim = ""  # uid of the pod evicted last
+        self._is_hard = False  # whether it may take no time of its own
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
         self._no_victim = OnceLog(log, logging.ERROR)  # no pod could help
@@ -85,7 +87,7 @@ class Evictions:
             self._reclaiming = frozenset()
             self._no_victim.recovered()
             return
-        if self._is_stopping(now_s):
+        if self._is_stopping(now_s) and (self._is_hard or threshold.grace_s):
             return
         sample = await self._fresh()
         seen = pressure.observe(collector.usage_facts(sample, None)).get(threshold.signal)
@@ -108,7 +110,7 @@ class Evictions:
             text = ending_order.message(threshold, seen, candidate)
             if self._evict(candidate.uid, text, grace_s=grace_s):
                 self._count(threshold.signal, sample)
-                self._victim = candidate.uid
+                self._victim, self._is_hard = candidate.uid, not threshold.grace_s
                 self._no_victim.recovered()
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
@@ -185,11 +187,14 @@ def _container_use(sample: ContainerSample | None) -> dict[str, int]:
 
 
 def _pod_use(sample: PodSample | None, containers: tuple[ContainerUse, ...]) -> dict[str, int]:
-    """The sum over the containers; disk usage includes the pod's volumes."""
+    """The sum over the containers; disk usage includes the pod's volumes, and so does memory."""
     summed = {
         resource: sum(c.used.get(resource, 0) for c in containers)
         for resource in (ending_order.MEMORY, ending_order.PIDS)
     }
+    whole = sample.cgroup.memory if sample and sample.cgroup else None
+    if whole and whole.working_set_bytes is not None:  # with what ended containers left in volumes
+        summed[ending_order.MEMORY] = max(summed[ending_order.MEMORY], whole.working_set_bytes)
     own = summary_disks.ephemeral_storage(sample, None) if sample else None
     disk = (
         {ending_order.STORAGE: own.used_bytes, ending_order.INODES: own.inodes_used} if own else {}

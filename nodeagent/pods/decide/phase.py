@@ -150,7 +150,7 @@ def overdue(grace_s: int) -> Ending:
 
 
 def fail_pod(pod: Pod, ending: Ending, now: str) -> Pod:
-    """The pod with the status Failed and the ending's grace period."""
+    """The pod with the status Failed and the ending's grace period, which no deletion extends."""
     condition = PodCondition(
         type=DISRUPTED,
         status="True",
@@ -169,7 +169,11 @@ def fail_pod(pod: Pod, ending: Ending, now: str) -> Pod:
         }
     )
     spec = pod.spec.model_copy(update={"terminationGracePeriodSeconds": ending.grace_s})
-    return pod.model_copy(update={"status": status, "spec": spec})
+    metadata = pod.metadata
+    if (metadata.deletionGracePeriodSeconds or 0) > ending.grace_s:
+        shorter = {"deletionGracePeriodSeconds": ending.grace_s}
+        metadata = metadata.model_copy(update=shorter)
+    return pod.model_copy(update={"metadata": metadata, "status": status, "spec": spec})
 
 
 def show_running(pod: Pod, seen: ObservedPod) -> Pod:

@@ -134,8 +134,9 @@ class PodWorker:
         self.wake()
 
     def end(self, ending: Ending) -> bool:
-        """Fail the pod and stop its containers for good. False when it has already finished."""
-        if self.pod is None or self._ending or not self.is_unfinished:
+        """Fail the pod and stop its containers for good. False when it has ended or will sooner."""
+        known = self._ending
+        if not (self.pod and self.is_unfinished) or (known and known.grace_s <= ending.grace_s):
             return False
         log.warning("pod %s: %s: %s", self.name, ending.reason, ending.message.strip())
         self._ending = ending
@@ -267,8 +268,7 @@ class PodWorker:
 
     async def _perform(self, action: Action, seen: ObservedPod) -> float | None:
         """Perform an action and return how long to wait before the next."""
-        delay_s = self._retry_delay_s(action)
-        if delay_s > 0:
+        if (delay_s := self._retry_delay_s(action)) > 0:
             return delay_s
         try:
             finished = await self._perform_interruptibly(action, seen)

@@ -169,6 +169,25 @@ async def test_a_soft_threshold_waits_for_its_grace_and_leaves_time(api_world: P
     assert shortage.graces_s == [20]
 
 
+async def test_a_hard_threshold_does_not_wait_for_a_pod_that_was_left_time(
+    api_world: PodWorld,
+) -> None:
+    """The pod chose how long it takes."""
+    await started(api_world, wanted("a"), wanted("b"))
+    shortage = Shortage(api_world, measured("a", 50 * MIB), measured("b", 40 * MIB), threshold=SOFT)
+    hold = api_world.runtime.hold("stop_container")
+    await asyncio.sleep(61)
+    await shortage.loop.step()
+    await hold.reached.wait()
+    await shortage.loop.step()
+    assert shortage.graces_s == [20]
+    shortage.state = PressureState({SOFT: 0.0, HARD: 0.0})
+    await shortage.loop.step()
+    assert shortage.graces_s == [20, 1]
+    await api_world.until(lambda: shortage.failed() == ["a"])
+    hold.release()
+
+
 async def test_without_a_shortage_nothing_is_measured_or_evicted(api_world: PodWorld) -> None:
     await started(api_world, wanted("a"))
     shortage = Shortage(api_world, measured("a", 50 * MIB))
@@ -202,6 +221,13 @@ async def test_a_signal_that_is_no_longer_measured_evicts_nobody(api_world: PodW
 
 USES: list[tuple[str, Callable[[], PodSample | None], dict[str, int]]] = [
     ("not measured", lambda: None, {"memory": 0, "pids": 0}),
+    (
+        "in memory volumes, filled by a container that has ended",
+        lambda: measured("a", 5, disk=7)._replace(
+            cgroup=CgroupSample(0, memory=MemorySample(working_set_bytes=900))
+        ),
+        {"memory": 900, "pids": 1, "ephemeral-storage": 7},
+    ),
     (
         "measured",
         lambda: measured("a", 5, disk=7, threads=3),
