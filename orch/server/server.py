@@ -66,6 +66,7 @@ from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
 from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
+from orch.server.storage.tally import NodeTally
 from orch.server.strategy import pods
 from orch.server.strategy.base import text_at
 from orch.server.strategy.table import ServedKinds
@@ -100,8 +101,9 @@ class Server:
             flags.auth, self._metrics.registry, nodes, index, self._asker
         )
         self.authorizer = self._authorization.chain
-        self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         charging = Charging(self.storage, flags.storage.bounds)
+        follow = partial(_follow_pod, graph, charging.nodes)
+        self._pods = StorageInformer(self.storage, PODS, follow)
         self._defaults = NamespaceDefaults(flags.auth.root_ca_file)
         self._webhooks = AdmissionWebhooks(
             self.storage,
@@ -366,8 +368,11 @@ class Server:
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
-def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
+def _follow_pod(graph: NodeGraph, nodes: NodeTally, key: str, stored: Stored | None) -> None:
     if stored is None:
         graph.drop(key)
+        nodes.drop(key)
     else:
-        graph.put(key, decode(stored))
+        pod = decode(stored)
+        graph.put(key, pod)
+        nodes.put(key, pods.node_of(pod), stored.data)

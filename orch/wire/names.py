@@ -45,6 +45,7 @@ POD_SECURITY_PREFIX = "pod-security.orch.io/"  # of labels of namespaces
 POD_SECURITY_PREFIX_UPSTREAM = "pod-security.kubernetes.io/"  # likewise, and of audit annotations
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
+CAUSE_NODE_FULL = "NodeMemoryForPods"  # of a refused binding or pod: that node takes no more
 QUOTA_BYTES = "orch.io/bytes"  # in a ResourceQuota: all objects of the namespace, as stored
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
 

@@ -229,32 +229,70 @@ def test_a_pod_that_is_resized_without_end_delays_no_other(
     eventually(lambda: has("77m"), within_s=START_S, what="the last size is in force")
 
 
-def test_a_namespace_full_of_pods_fits_into_the_units_of_those_who_hold_them(
-    cluster: LocalCluster, tenant: Tenant, ask: Ask
-) -> None:
-    """Each toleration takes 16 bytes in the store, and 650 of the controller and of the agent."""
-    group = "rbac.authorization.orch.io"
-    binding = {
-        "metadata": {"name": "tenant"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "tenant"}],
-    }
-    ask("POST", f"/apis/{group}/v1/namespaces/default/rolebindings", binding, 201)
+Fill = Callable[[str, str], tuple[int, str]]
+
+
+@pytest.fixture
+def fill(cluster: LocalCluster, ask: Ask) -> Iterator[Fill]:
+    """Bind pods of a namespace to a node while there is room: their number, and what is said then.
+
+    Each toleration takes 16 bytes in the store, and 650 of the controller and of the agent.
+    """
     tolerations = [{"key": f"k{number}"} for number in range(9900)]
-    count, answer = 0, dict[str, Any]()
-    while answer.get("kind") != "Status":
-        made = pod(f"full-{count}", tolerations=tolerations, nodeName=cluster.node)
-        with_container(made, resources={"requests": {"cpu": "1000"}})
-        answer = ask("POST", PODS, made, 201, 403, user="tenant")
-        count += answer["kind"] == "Pod"
-    assert "for the memory that pods take" in answer["message"]
-    failed = ["get", "pods", "--field-selector=status.phase=Failed", "-o=name"]
+    made = set[str]()
+
+    def prepare(namespace: str) -> None:
+        group = "rbac.authorization.orch.io"
+        binding = {
+            "metadata": {"name": "tenant"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "tenant"}],
+        }
+        ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}, 201)
+        bindings = f"/apis/{group}/v1/namespaces/{namespace}/rolebindings"
+        ask("POST", bindings, binding, 201)
+
+    def bind(namespace: str, node: str) -> tuple[int, str]:
+        if namespace not in made:
+            prepare(namespace)
+            made.add(namespace)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for count in range(1000):
+            name = f"{node}-{count}".lower()
+            one = pod(name, tolerations=tolerations, nodeName=node)
+            with_container(one, resources={"requests": {"cpu": "1000"}})
+            answer = ask("POST", path, one, 201, 403, user="tenant")
+            if answer["kind"] == "Status":
+                return count, answer["message"]
+        raise AssertionError(f"{namespace} has no bound")
+
+    yield bind
+    cluster.kubectl("delete", "namespace", *made)
+
+
+def test_namespaces_full_of_pods_fit_into_the_units_of_those_who_hold_them(
+    cluster: LocalCluster, ask: Ask, fill: Fill
+) -> None:
+    node = cluster.node
+    first, told = fill("first", node)
+    assert "--max-node-mib of node" in told and "half of it for namespace first" in told
+    second, told = fill("second", node)
+    third, told = fill("third", node)
+    assert f"--max-node-mib of node {node} for the memory" in told
+    assert first + second + third > 20
+    ask("POST", "/api/v1/nodes", {"metadata": {"name": "silent"}}, 201)
+    more, told = fill("first", "silent")
+    assert more > 5 and "for the memory that pods take of agents" in told
+
+    failed = ["get", "pods", "-A", "--field-selector=status.phase=Failed", "-o=name"]
     eventually(
-        lambda: len(cluster.kubectl(*failed).stdout.split()) == count,
+        lambda: len(cluster.kubectl(*failed).stdout.split()) == first + second + third,
         within_s=60, what="the agent has seen all of them", poll_s=1,
     )  # fmt: skip
     for name, most in UNITS_MIB.items():
         held = psutil.Process(cluster.pid(name)).memory_full_info().uss / MIB
-        assert held < 0.9 * most, f"{name} takes {held:.0f} MiB for {count} pods"
-        print(f"{name}: {held:.0f} MiB for {count} pods")
-    assert count > 20
+        print(f"{name}: {held:.0f} MiB for {first}, {second}, {third} and {more} pods")
+        assert held < 0.9 * most, f"{name} takes {held:.0f} MiB"
+    vital = pod("vital", nodeName=node)
+    ask("POST", "/api/v1/namespaces/orch-system/pods", vital, 201)
+    cluster.kubectl("delete", "pod", "-n", "orch-system", "vital", "--now")

@@ -13,6 +13,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from orch.client.events import EventRecorder
@@ -27,6 +28,7 @@ from orch.lifecycle.binding.waiting import Attempts, Rotation, in_turn
 from orch.lifecycle.metrics import BindingMetrics
 from orch.wire import times
 from orch.wire.errors import ApiError
+from orch.wire.names import CAUSE_NODE_FULL
 from orch.wire.podrules import fit
 from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.records.core import Node
@@ -41,6 +43,7 @@ DUE_MAX = 1000  # pods of a namespace in one round
 WRITERS = 32
 TELLERS = 2
 ASSUMED_S = 60.0  # that a binding may take to be seen, or to be known not to have happened
+CLOSED_S = 30.0  # that a node which takes no more pods of a namespace is not tried for others
 LET_FINISH_S = 4.0  # a write under way; less than a lost leadership lies idle
 SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
@@ -72,6 +75,7 @@ class Binder:
         self._woken = changed
         self._attempts = Attempts()
         self._assumed: dict[str, _Assumed] = {}  # by pod uid
+        self._closed: dict[tuple[str, str], float] = {}  # by node and namespace: until when
         self._demands: dict[str, tuple[str, Demand]] = {}  # by pod key, with the pod's version
         self._changes = 0  # that may have made room
         self._seen: tuple[set[str], set[str]] = (set(), set())  # nodes with version; bound pods
@@ -96,7 +100,8 @@ class Binder:
                 if not await self._try(due, rooms, tasks, within_s=max(ROUND_S, 2 * looking_s)):
                     continue
                 await asyncio.sleep(max(PAUSE_S, 2 * looking_s))
-                next_s = min((next_s, *(one.until_s for one in self._assumed.values())))
+                ends = chain((one.until_s for one in self._assumed.values()), self._closed.values())
+                next_s = min((next_s, *ends))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(next_s):
                         await self._woken.wait()
@@ -145,6 +150,7 @@ class Binder:
         nodes, pods = dict(cluster.nodes), dict(cluster.pods)
         self._begin_slice()
         rooms = {name: Room(node) for name, node in nodes.items()}
+        self._close(rooms)
         await self._breathe()
         waiting: dict[str, Pod] = {}
         bound, assumed = set[str](), set[str]()
@@ -173,6 +179,16 @@ class Binder:
     def _demand(self, key: str, pod: Pod) -> tuple[str, Demand]:
         version, known = pod.metadata.resourceVersion or "", self._demands.get(key)
         return known if known and known[0] == version else (version, placement.demand(pod))
+
+    def _close(self, rooms: Mapping[str, Room]) -> None:
+        """Leave out for a while what the API server refused; afterwards there may be room."""
+        closed = {place: until_s for place, until_s in self._closed.items() if until_s > _time()}
+        if len(closed) < len(self._closed):
+            self._changes += 1
+        self._closed = closed
+        for node, namespace in closed:
+            if node in rooms:
+                rooms[node].closed_to.add(namespace)
 
     def _assumed_node(self, uid: str) -> str:
         assumed = self._assumed.get(uid)
@@ -204,7 +220,7 @@ class Binder:
         node = best[1].node.metadata.name
         self._assumed[pod.metadata.uid or ""] = _Assumed(node, _time() + ASSUMED_S)
         await self._writing.acquire()
-        tasks.create_task(self._bind(pod, node))
+        tasks.create_task(self._bind(pod, best[1]))
 
     def _refuse(self, pod: Pod, message: str) -> None:
         self._metrics.attempts.labels("unschedulable").inc()
@@ -217,8 +233,8 @@ class Binder:
             self._messages[uid] = pod, message
             self._telling.set()
 
-    async def _bind(self, pod: Pod, node: str) -> None:
-        meta = pod.metadata
+    async def _bind(self, pod: Pod, room: Room) -> None:
+        meta, node = pod.metadata, room.node.metadata.name
         uid, namespace = meta.uid or "", meta.namespace or ""
         record = {
             "apiVersion": "v1",
@@ -232,7 +248,12 @@ class Binder:
         except (ApiError, TransportError) as error:
             if isinstance(error, ApiError) and error.code < 500:
                 self._assumed.pop(uid, None)  # else it may have happened: its room is kept
-            self._failed(pod, error)
+            if isinstance(error, ApiError) and _is_full(error):
+                room.closed_to.add(namespace)
+                self._closed[node, namespace] = _time() + CLOSED_S
+                self._woken.set()  # another node may take it, at once
+            else:
+                self._failed(pod, error)
         else:
             self._metrics.attempts.labels("scheduled").inc()
             text = f"Successfully assigned {pod.key} to {node}"
@@ -293,6 +314,10 @@ class Binder:
         if _time() - self._slice_s > SLICE_S:
             await asyncio.sleep(0)
             self._begin_slice()
+
+
+def _is_full(error: ApiError) -> bool:
+    return any(cause.reason == CAUSE_NODE_FULL for cause in error.causes)
 
 
 def _told(pod: Pod) -> PodCondition | None:

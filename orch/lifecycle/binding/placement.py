@@ -14,7 +14,7 @@ from typing import NamedTuple
 from orch.wire import names, quantity, raw
 from orch.wire.podrules import fit
 from orch.wire.podrules.fit import HostPort, NodeChoice, given
-from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, is_tolerated
+from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, is_critical, is_tolerated
 from orch.wire.podrules.resources import STANDARD
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
@@ -55,6 +55,7 @@ class Room:
     used: dict[str, int] = field(default_factory=dict)
     pods: int = 0
     ports: list[HostPort] = field(default_factory=list)
+    closed_to: set[str] = field(default_factory=set)  # namespaces, as the API server said
 
     def size(self, resource: str) -> int | None:
         """How much there is; None if it is not reported, or is no amount."""
@@ -94,6 +95,8 @@ def refusals(pod: Pod, wanted: Demand, choice: NodeChoice, room: Room) -> Sequen
         return ("node(s) didn't match Pod's node affinity/selector",)
     if wanted.ports and fit.used_port(wanted.ports, room.ports):
         return ("node(s) didn't have free ports for the requested pod ports",)
+    if pod.metadata.namespace in room.closed_to and not is_critical(pod):
+        return ("node(s) had no memory for more pods of the namespace (--max-node-mib)",)
     return _lacking(wanted, room)
 
 

@@ -1,4 +1,4 @@
-"""The price of a write: bounds of every namespace and of the store, and ResourceQuotas.
+"""The price of a write: bounds of every namespace, node and of the store, and ResourceQuotas.
 
 A write that grows is charged before it is made, by amounts that the storage's tally and the quotas'
 status have; nothing is counted anew. The bounds are the server's own: what this server has under
@@ -16,17 +16,30 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from weakref import WeakValueDictionary
 
-from orch.server.objects.document import Document, ObjectTarget, decode, encode, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of, prefix_of
 from orch.server.storage import tally
 from orch.server.storage.base import OutcomeUnknown, Storage, Stored, Write
-from orch.server.storage.tally import Bounds, Count, Growth, Tally, place_in
+from orch.server.storage.tally import (
+    Bounds,
+    Count,
+    Growth,
+    NodeTally,
+    Tally,
+    key_on,
+    less,
+    place_in,
+)
 from orch.server.strategy import quotas
-from orch.server.strategy.pods import RESIZE
+from orch.server.strategy.pods import BINDING, RESIZE, node_of
 from orch.server.strategy.quotas import Amounts, Exceeded
-from orch.wire.errors import ApiError
+from orch.wire import raw
+from orch.wire.errors import ApiError, Cause
 from orch.wire.names import (
+    CAUSE_NODE_FULL,
+    CRITICAL_PRIORITY,
     GROUP_MASTERS,
     QUOTA_BYTES,
+    SYSTEM_NAMESPACE,
     USER_APISERVER,
     USER_CONTROLLER_MANAGER,
 )
@@ -57,15 +70,25 @@ _LATE_S = 15.0  # longer than storage takes to make or fail a write whose caller
 _STORE = "--max-store-mib"
 _PODS_IN_MEMORY = "twice --max-namespace-mib for the memory that pods take of agents=bytes"
 _NEXT = "delete objects, or have the API server started with a higher bound"
+_NODE = "--max-node-mib of node {}{} for the memory that pods take of its agent"
+_NODE_NEXT = (
+    "delete pods of that node, choose another one, or have the API server started with a higher"
+    " bound"
+)
+_NOTHING = Growth(0, 0, 0)
 
 
 class Charging:
-    """`charged` is held around every write that may grow; `turn` around a measurement."""
+    """`charged` is held around every write that may grow; `turn` around a measurement. `nodes` is
+    to follow the pods of storage.
+    """
 
     def __init__(self, storage: Storage, bounds: Bounds) -> None:
+        self.nodes = NodeTally()
         self._storage = storage
         self._bounds = bounds
         self._under_way = Tally()
+        self._under_way_to_nodes = Tally()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -74,19 +97,26 @@ class Charging:
     ) -> AsyncIterator[Sequence[Write]]:
         """The writes to make together with this one; ApiError 403, 507.
 
-        A creation is charged whole, even over an object that is there: that may be gone by then.
-        Storage refuses (RevisionMismatch) when a quota was charged by another server meanwhile.
+        A creation is charged whole, even over an object that is there: that may be gone by then; a
+        binding costs its node the whole pod, and nothing else. Storage refuses (RevisionMismatch)
+        when a quota was charged by another server meanwhile.
         """
         key = write.key
         before = self._storage.get(key) if write.expected else None
-        change = tally.growth(key, before.data if before else None, write.data or b"")
-        growth = Growth(*(max(0, more) for more in change))
+        more = _more(tally.growth(key, before.data if before else None, write.data or b""))
+        binds = target.subresource == BINDING
+        on_node = tally.growth("", None, write.data) if binds else more
+        growth = _NOTHING if binds else more
         resized = before is not None and target.subresource == RESIZE
-        if not (growth.bytes or growth.records or resized):
+        if not (growth.bytes or growth.records or resized or binds):
             yield ()
             return
-        with self._bounded(target, document, key, growth):
-            if not self._quotas(target) or (before and target.subresource == "status"):
+        node = node_of(document) if target.strategy.resource is PODS else ""
+        with (
+            self._on_node(target, document, node, on_node),
+            self._bounded(target, document, key, growth),
+        ):
+            if binds or not self._quotas(target) or (before and target.subresource == "status"):
                 yield ()
                 return
             async with self.turn(target.namespace):
@@ -133,20 +163,40 @@ class Charging:
         """
         if target.identity.name != USER_APISERVER:
             self._require_room(target, document, key, growth)
-        under_way, late_s = self._under_way, 0.0
-        less = Growth(*(-more for more in growth))
-        under_way.add(key, growth)
-        try:
+        with _counted(self._under_way, key, growth):
             yield
-        except (asyncio.CancelledError, OutcomeUnknown):
-            late_s = _LATE_S
-            raise
-        finally:
-            if late_s:
-                done = partial(under_way.add, key, less)
-                asyncio.get_running_loop().call_later(late_s, done)
-            else:
-                under_way.add(key, less)
+
+    @contextmanager
+    def _on_node(
+        self, target: ObjectTarget, document: Document, node: str, growth: Growth
+    ) -> Iterator[None]:
+        """`_bounded`, of the memory that the pod takes of its node's agent; `node` "": of none."""
+        if not (node and self._bounds.node_bytes):
+            yield
+            return
+        key = key_on(node, key_of(PODS, target.namespace, document["metadata"]["name"]))
+        if not _passes_nodes_bound(target, document):
+            self._require_room_on_node(target, document, node, _in_memory(growth))
+        with _counted(self._under_way_to_nodes, key, growth):
+            yield
+
+    def _require_room_on_node(
+        self, target: ObjectTarget, document: Document, node: str, more: int
+    ) -> None:
+        """No namespace takes more than half, so that nobody takes all of a node."""
+        bound, namespace = self._bounds.node_bytes, target.namespace
+        there, coming = self.nodes.amounts.scope(node), self._under_way_to_nodes.scope(node)
+        of_namespace = _in_memory(there.of(namespace)) + _in_memory(coming.of(namespace))
+        in_all = _in_memory(there.all) + _in_memory(coming.all)
+        for part, used, limit in (
+            (f", half of it for namespace {namespace},", of_namespace, bound // 2),
+            ("", in_all, bound),
+        ):
+            if used + more > limit:
+                text = f"exceeded quota: {_NODE.format(node, part)}, requested: bytes={more},"
+                text += f" used: bytes={used}, limited: bytes={limit}: {_NODE_NEXT}"
+                cause = Cause(CAUSE_NODE_FULL, text)
+                raise target.forbidden(document["metadata"].get("name", ""), text, (cause,))
 
     def _require_room(
         self, target: ObjectTarget, document: Document, key: str, growth: Growth
@@ -196,6 +246,28 @@ class Charging:
         yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown
 
 
+@contextmanager
+def _counted(under_way: Tally, key: str, growth: Growth) -> Iterator[None]:
+    """Count it, until the write is made or has failed for sure."""
+    late_s = 0.0
+    under_way.add(key, growth)
+    try:
+        yield
+    except (asyncio.CancelledError, OutcomeUnknown):
+        late_s = _LATE_S
+        raise
+    finally:
+        done = partial(under_way.add, key, less(growth))
+        if late_s:
+            asyncio.get_running_loop().call_later(late_s, done)
+        else:
+            done()
+
+
+def _more(change: Growth) -> Growth:
+    return Growth(*(max(0, more) for more in change))
+
+
 def _in_memory(amount: Growth | Count) -> int:
     """What the records of these pods take, roughly."""
     return amount.bytes + _RECORD_BYTES * amount.records
@@ -221,6 +293,17 @@ def _resized(quota: Document, pod: Document, before: Document, growth: Growth) -
     if QUOTA_BYTES in hard and growth.bytes:
         amounts[QUOTA_BYTES] = growth.bytes * quotas.ONE
     return amounts
+
+
+def _passes_nodes_bound(target: ObjectTarget, document: Document) -> bool:
+    """The system's pods must run on every node, and what runs is reported of and shown. Of a
+    binding the pod counts, since one program binds those of all.
+    """
+    critical = raw.number(document, "spec", "priority") >= CRITICAL_PRIORITY
+    if target.namespace == SYSTEM_NAMESPACE or critical:
+        return True
+    is_node = node_name_of(target.identity) is not None
+    return is_node or (target.subresource != BINDING and _may_use_reserve(target))
 
 
 def _may_use_reserve(target: ObjectTarget) -> bool:

@@ -15,7 +15,7 @@ from orch.server.objects.delete import check_preconditions, delete
 from orch.server.objects.document import Attempt, Document, ObjectTarget, decode, encode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions, parse_delete_options
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Stored, Write
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import causes, raw, times
@@ -28,7 +28,7 @@ from orch.wire.validation import dns1123_subdomain_problems
 async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
     """`binding` is a Binding record, and may be changed; of a uid or a version, it is of no other.
 
-    ApiError 400, 404, 409 when bound, gated or being deleted, 422.
+    ApiError 400, 403 for a full node, 404, 409 when bound, gated or being deleted, 422.
     """
     _node_of_binding(target, binding)
     asked = Attempt("CREATE", binding, dry_run=dry_run, kind=(CORE_VERSION, "Binding"))
@@ -50,8 +50,10 @@ async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry
             raise target.conflict(f"pod {target.name} has non-empty .spec.schedulingGates")
         bound = _bound(pod, node, times.format_time(backend.now()))
         await backend.admitted(target, bound, pod)
-        if not dry_run:
-            await backend.storage.update(stored.key, encode(bound), stored.revision)
+        data = encode(bound)
+        async with backend.charge(target, bound, Write(stored.key, data, stored.revision)):
+            if not dry_run:
+                await backend.storage.update(stored.key, data, stored.revision)
 
     await backend.write_current(target, write)
 

@@ -46,8 +46,10 @@ STORAGE_FILE = "state.db"
 DEFAULT_PREFIX = "/registry"
 DEFAULT_COMPACTION_S = 300.0
 _MIB = 1024 * 1024
-# Everything is held in memory; the unit allows the process 4 GiB.
-DEFAULT_BOUNDS = Bounds(objects=50_000, bytes=128 * _MIB, store_bytes=1024 * _MIB)
+# Everything is held in memory; the unit allows the process 4 GiB, and an agent 512 MiB.
+DEFAULT_BOUNDS = Bounds(
+    objects=50_000, bytes=128 * _MIB, store_bytes=1024 * _MIB, node_bytes=256 * _MIB
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ def add_to(group: argparse._ArgumentGroup) -> None:
         "--max-store-mib", type=program_flags.whole_number, default=default.store_bytes // _MIB,
         metavar="MIB", help="maximum of bytes in all, 1 KiB more for each object; 0: no limit",
     )  # fmt: skip
+    group.add_argument(
+        "--max-node-mib", type=program_flags.whole_number, default=default.node_bytes // _MIB,
+        metavar="MIB",
+        help="maximum of memory that the pods of a node take of its agent; 0: no limit",
+    )  # fmt: skip
 
 
 def flags_of(values: argparse.Namespace) -> StorageFlags:
@@ -122,6 +129,7 @@ def flags_of(values: argparse.Namespace) -> StorageFlags:
             values.max_namespace_objects,
             values.max_namespace_mib * _MIB,
             values.max_store_mib * _MIB,
+            values.max_node_mib * _MIB,
         ),
     )
 

@@ -85,6 +85,39 @@ def place_in(key: str) -> tuple[str, str]:
     return (rest[0] if len(rest) > 1 else f"/{kind}"), kind
 
 
+class NodeTally:
+    """The pods bound to each node, by the keys of pods; `put` and `drop` as they change.
+
+    `amounts` has a scope for each node, and there a kind for each namespace.
+    """
+
+    def __init__(self) -> None:
+        self.amounts = Tally()
+        self._held: dict[str, tuple[str, Growth]] = {}
+
+    def put(self, key: str, node: str, data: bytes) -> None:
+        """`node` "": it has none."""
+        self.drop(key)
+        if node:
+            held = self._held[key] = key_on(node, key), growth("", None, data)
+            self.amounts.add(*held)
+
+    def drop(self, key: str) -> None:
+        if held := self._held.pop(key, None):
+            self.amounts.add(held[0], less(held[1]))
+
+
+def key_on(node: str, key: str) -> str:
+    """Where the pod of that key is counted in `NodeTally.amounts`."""
+    _, _, namespace, name = key.split("/", 3)
+    return f"/{namespace}/{node}/{name}"
+
+
+def less(amount: Growth) -> Growth:
+    """The growth that takes this one back."""
+    return Growth(*(-more for more in amount))
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """0: no bound. A scope is a namespace, or one kind of objects without a namespace."""
@@ -92,3 +125,4 @@ class Bounds:
     objects: int = 0  # of a scope
     bytes: int = 0  # of a namespace
     store_bytes: int = 0
+    node_bytes: int = 0  # of the memory that the pods of a node take

@@ -22,7 +22,7 @@ from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, LASTING, m
 from orch.wire.records.kinds import POD_TEMPLATES, PODS
 from orch.wire.records.pods import Pod
 
-RESIZE = "resize"  # a subresource
+BINDING, RESIZE = "binding", "resize"  # subresources
 _OF_ADMISSION = ("priority", "preemptionPolicy")  # clients rarely send them back
 _GATED = {
     "type": "PodScheduled",

@@ -21,7 +21,8 @@ from orch.lifecycle.binding import placement
 from orch.lifecycle.binding.binder import Binder
 from orch.lifecycle.binding.placement import Cluster
 from orch.lifecycle.metrics import LifecycleMetrics
-from orch.wire.errors import ApiError
+from orch.wire.errors import ApiError, Cause
+from orch.wire.names import CAUSE_NODE_FULL
 from orch.wire.records.core import Event, Node
 from orch.wire.records.pods import Pod, PodCondition
 from tests.fakes.api import FakeApi
@@ -201,6 +202,31 @@ async def test_a_refused_binding_is_tried_again(world: World) -> None:
 
     await until(lambda: world.nodes_of()["p"] == "n1")
     assert len(world.api.made("create", "pods")) == 3
+
+
+async def test_a_node_that_takes_no_more_of_a_namespace_is_left_out_for_its_pods(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server knows what its agent would have to hold."""
+    monkeypatch.setattr(module, "CLOSED_S", 0.5)
+    await world.api.create(node("n1", cpu="4"))
+    await world.api.create(node("n2", cpu="1"))
+    full = ApiError(403, "Forbidden", "exceeded", causes=(Cause(CAUSE_NODE_FULL, "exceeded"),))
+    world.api.fail(full, verb="create", plural="pods")
+    world.api.store.put(pod("p"))
+    await world.lead()
+    await until(lambda: world.nodes_of()["p"])
+    assert world.nodes_of() == {"p": "n2"}, "the emptier n1 was full"
+
+    world.api.fail(full, verb="create", plural="pods")
+    world.api.store.put(pod("large", cpu="3"))
+    await until(lambda: world.scheduled("large"))
+    told = world.scheduled("large")
+    assert told is not None and told.message == (
+        "0/2 nodes are available: 1 Insufficient cpu,"
+        " 1 node(s) had no memory for more pods of the namespace (--max-node-mib)."
+    )
+    await until(lambda: world.nodes_of()["large"] == "n1")
 
 
 async def test_leaders_that_follow_one_another_overcommit_no_node(world: World) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.server.storage.tally import Tally, place_in
+from orch.server.storage.tally import NodeTally, Tally, place_in
 
 KEYS = ("/pods/a/x", "/pods/a/y", "/pods/b/x", "/leases.coordination.orch.io/a/x", "/nodes/x")
 
@@ -50,3 +50,35 @@ def test_an_emptied_namespace_leaves_nothing_behind() -> None:
     before = tally.scope("a")
     tally.record("/pods/a/x", b"1", None)
     assert tally.scope("a") is not before
+
+
+PODS = ("/pods/a/x", "/pods/a/y", "/pods/b/x")
+NODES = ("", "n1", "n2")
+
+
+@given(st.lists(st.tuples(st.sampled_from(PODS), st.sampled_from(NODES), st.none() | DATA)))
+def test_a_nodes_tally_is_what_its_pods_take(
+    changes: list[tuple[str, str, bytes | None]],
+) -> None:
+    tally = NodeTally()
+    there: dict[str, tuple[str, bytes]] = {}
+    for key, node, data in changes:
+        there.pop(key, None)
+        if data is None:
+            tally.drop(key)
+        else:
+            tally.put(key, node, data)
+            there[key] = node, data
+    for node in filter(None, NODES):
+        for namespace in "ab":
+            found = tally.amounts.scope(node).of(namespace)
+            of_it = [
+                data
+                for key, (its_node, data) in there.items()
+                if its_node == node and key.startswith(f"/pods/{namespace}/")
+            ]
+            assert found.objects == len(of_it)
+            assert found.bytes == sum(map(len, of_it))
+            assert found.records == sum(data.count(b"{") for data in of_it)
+    bound = [data for node, data in there.values() if node]
+    assert tally.amounts.all.bytes == sum(map(len, bound))
