@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 REGISTER_S = 30.0
 MESSAGE_BYTES = 64 * 1024
 _LIST_INTERVAL_S = 0.1  # a plugin that changes its mind more often is read more slowly
+_AGAIN_PER_S, _AT_ONCE = 10, MAX_RESOURCES  # registrations, each of which has its list read
 _FILES_MAX = 10_000  # looked at in the folder
 
 Changed = Callable[[str, Collection[str]], None]  # a resource, and the ids whose health changed
@@ -44,6 +45,7 @@ class Registration:
         self._plugins: dict[str, DevicePlugin] = {}
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._connecting: set[str] = set()
+        self._rate = loops.RateLimit(_AGAIN_PER_S, _AT_ONCE)
         self._server = UnixServer(
             folder / answers.OWN_SOCKET,
             self._add_to,
@@ -75,6 +77,7 @@ class Registration:
         resource, endpoint = request.resource_name, request.endpoint
         try:
             answers.require_registration(request.version, resource, endpoint)
+            await self._rate.begin()
             await self._connect(resource, endpoint)
         except (AnswerError, PluginFailed) as error:
             log.warning("the device plugin at %.100r is not registered: %s", endpoint, error)

@@ -273,3 +273,23 @@ async def test_plugins_that_never_list_count_as_well(
             await ask("example.com/c")
     assert served.counts == {"example.com/a": 1, "example.com/b": 1}
     await silent.stop(None)
+
+
+async def test_a_plugin_that_registers_in_a_loop_is_slowed_down(served: Served) -> None:
+    """Its list is read at once each time, however long, and the log tells of it."""
+    loop = asyncio.get_running_loop()
+    async with running(served.folder, "3"):
+        await until(lambda: served.offered() == ResourceCount(3, 3))
+        async with grpc.aio.insecure_channel(f"unix:{served.folder}/kubelet.sock") as channel:
+            register = channel.unary_unary("/v1beta1.Registration/Register")
+            request = pb.RegisterRequest(
+                version="v1beta1", endpoint="foo.sock", resource_name=RESOURCE
+            ).SerializeToString()
+            began_s, often = loop.time(), registration.MAX_RESOURCES + 10
+            for _ in range(often):
+                await register(request, timeout=30)
+            took_s = loop.time() - began_s
+        counted = served.counts[RESOURCE]
+        assert counted == often + 1
+        assert counted <= registration.MAX_RESOURCES + 10 * took_s + 1
+        await until(lambda: served.offered() == ResourceCount(3, 3))
