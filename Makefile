@@ -20,7 +20,7 @@ run: $(VENV)/.run-ready
 
 test: check $(VENV)/.test-ready
 	$(PYTEST) -n auto -m "not soak and not alone"
-	$(PYTEST) -m alone
+	$(PYTEST) -m alone tests/attacks
 
 test-quick: $(VENV)/.dev-ready
 	$(PYTEST) -n auto --hypothesis-profile=quick -m "not soak and not real and not slow" \

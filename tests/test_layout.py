@@ -216,6 +216,12 @@ def test_every_mirroring_test_file_reaches_its_module() -> None:
     assert strays == []
 
 
+def test_what_runs_alone_lies_where_make_looks_for_it() -> None:
+    marked = [path for path in (ROOT / "tests").rglob("*.py") if "mark.alone" in text_of(path)]
+    attacks = ROOT / "tests" / "attacks"
+    assert {path.parent for path in marked} == {attacks, ROOT / "tests"}, "this file and those"
+
+
 def runs_as_program(path: Path, module: str) -> bool:
     """Whether a test starts the module as a process: `python -m module`."""
     return f'"{module}"' in text_of(path)

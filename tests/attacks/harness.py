@@ -14,7 +14,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ import psutil
 from orch.component.pki import KeyPair, Subject
 from tests.e2e import apiserver
 from tests.e2e.apiserver import ApiServer
-from tests.e2e.harness import ROOT
+from tests.e2e.harness import ROOT, eventually
 
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 NODE = "witness-node"
@@ -36,7 +35,6 @@ NEIGHBOUR = "neighbour"  # likewise in `neighbour`: the witness' user
 OPERATOR = "operator"  # the administrator, with a token
 
 _GROUPS = {OPERATOR: "system:masters"}
-_REST_S = 3.0
 _START_S = 120.0  # longer than the witness waits for an answer
 _END_S = 240.0
 
@@ -59,14 +57,16 @@ class Seen:
 
     `stall_ms`: the longest time for which the server's threads computed between a ping and its
     answer, never more than that time by the clock: other programs on the machine do not count.
+    `slowness`: how many times longer than a quick machine this one computed meanwhile.
     """
 
     stall_ms: float = 0.0
-    ping_p99_ms: float = 0.0
-    p99_ms: float = 0.0  # the tenant's reads and writes
+    slowness: float = 1.0
+    p95_ms: float = 0.0  # the tenant's reads and writes
     lease_late_s: float = 0.0  # the longest gap between two renewals, beyond the interval
     requests: int = 0  # the tenant's
     refused: int = 0  # answers to tenant and node other than 2xx
+    renewals_refused: int = 0  # of them, the node's
     errors: int = 0  # connections that broke or gave no answer
     texts: list[str] = field(default_factory=list)  # of the first refusals and errors
 
@@ -77,7 +77,6 @@ class Attacked:
 
     server: ApiServer
     node: KeyPair
-    rest: Seen = field(default_factory=Seen)  # without an attack
 
     @property
     def port(self) -> int:
@@ -187,7 +186,7 @@ def head(user: str, method: str, path: str, length: int, *more: str) -> bytes:
 
 @contextmanager
 def attacked(directory: Path, *flags: str, users: tuple[str, ...] = ()) -> Iterator[Attacked]:
-    """A server with `users` beside the named ones; `rest` is measured before it is given."""
+    """A server with `users` beside the named ones."""
     tokens = directory / "tokens.csv"
     known = (MALLORY, TENANT, NEIGHBOUR, OPERATOR, *users)
     tokens.write_text(
@@ -198,9 +197,6 @@ def attacked(directory: Path, *flags: str, users: tuple[str, ...] = ()) -> Itera
         node = server.authority.issue(Subject("node", f"system:node:{NODE}", ("system:nodes",)))
         target = Attacked(server, node)
         _furnish(target)
-        with target.witnessed() as target.rest:
-            time.sleep(_REST_S)
-        assert not target.rest.errors + target.rest.refused, target.rest
         yield target
 
 
@@ -208,6 +204,11 @@ def _furnish(target: Attacked) -> None:
     for name in (TENANT, NEIGHBOUR):
         target.make("/api/v1/namespaces", {"metadata": {"name": name}})
         grant(target, name, namespace=name, role="edit")
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"  # comes by itself
+        eventually(
+            lambda path=account: target.ask(OPERATOR, "GET", path).status == 200,
+            within_s=60, what=f"{name} is furnished", poll_s=0.02,
+        )  # fmt: skip
     target.make("/api/v1/nodes", {"metadata": {"name": NODE}})
 
 
@@ -222,17 +223,25 @@ def grant(target: Attacked, user: str, *, namespace: str, role: str) -> None:
     target.make(f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
 
 
-def others_undisturbed(target: Attacked, seen: Seen, *, floor_ms: float = 60.0) -> None:
+def others_served(seen: Seen) -> None:
+    """Fails when the node or the neighbour was refused, cut off or forgotten.
+
+    It holds beside other tests, too: no Lease ends within half a minute.
+    """
+    assert seen.requests > 0, seen
+    assert seen.refused == 0, seen
+    assert seen.errors == 0, seen
+    assert seen.lease_late_s <= 30.0, seen
+
+
+def others_undisturbed(seen: Seen, *, limit_ms: float) -> None:
     """Fails when the node or the neighbour felt the attack: issue of fairness, in figures.
 
-    `floor_ms`: below it a p99 is not called late, however quick the server is at rest.
+    `limit_ms`: a later p95 is late, on a machine as quick as the witness' yardstick.
     """
-    told = f"under attack {seen}; at rest {target.rest}"
-    assert seen.requests > 0, told
-    assert seen.refused == 0, told
-    assert seen.errors == 0, told
-    assert seen.lease_late_s <= 5.0, told
-    assert seen.p99_ms <= max(3 * target.rest.p99_ms, floor_ms), told
+    others_served(seen)
+    assert seen.lease_late_s <= 5.0, seen
+    assert seen.p95_ms <= limit_ms * seen.slowness, f"beyond {limit_ms:.0f} ms: {seen}"
 
 
 STALL_LIMIT_MS = 50.0
@@ -240,4 +249,5 @@ STALL_LIMIT_MS = 50.0
 
 def no_long_stall(seen: Seen) -> None:
     """Fails when one piece of work kept the server from everything else for too long."""
-    assert seen.stall_ms <= STALL_LIMIT_MS, f"a stall of {seen.stall_ms:.0f} ms: {seen}"
+    limit_ms = STALL_LIMIT_MS * seen.slowness
+    assert seen.stall_ms <= limit_ms, f"a stall of {seen.stall_ms:.0f} ms: {seen}"

@@ -26,7 +26,7 @@ from tests.attacks import harness
 from tests.attacks.harness import NEIGHBOUR, NODE, OPERATOR, TENANT, Attacked
 from tests.e2e.harness import eventually
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.seconds(50)
 
 USERS = tuple(f"user{number}" for number in range(20))
 OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
@@ -102,15 +102,9 @@ def attacking(
     limit_mb += history_mb
     assert growth.at_most < limit_mb, f"memory grew by {growth}, of {limit_mb} MB; {seen}"
     left_mb = LEFT_MB + history_mb
-    eventually(lambda: grown() < left_mb, within_s=20, what=f"memory returns after {growth}")
+    eventually(lambda: grown() < left_mb, within_s=60, what=f"memory returns after {growth}")
     print(f"grew by {growth.at_most:.0f} MB, kept {grown():.0f}; {seen}")
-    undisturbed(target, seen)
-
-
-def undisturbed(target: Attacked, seen: harness.Seen) -> None:
-    told = f"under attack {seen}; at rest {target.rest}"
-    assert (seen.refused, seen.errors) == (0, 0), told
-    assert seen.lease_late_s <= 5.0, told
+    harness.others_served(seen)
 
 
 @cache
@@ -184,9 +178,10 @@ def test_a_slow_reader_is_not_cut_for_what_another_tenant_replaces(target: Attac
         made = {"metadata": {"name": f"slow{number}"}, "data": {"x": BIG}}
         assert target.ask(NEIGHBOUR, "POST", path, made).status == 201
     with unread(target, NEIGHBOUR, path) as connection:
+        taken = 0
         for number in range(HELD_MB + 5):
             assert big(target, "PUT", f"big{number % LISTED}", BIG + str(number)) == 200
-        taken = 0
+            taken += len(connection.recv(8192))  # who takes nothing at all for long is cut
         while taken < 3 * len(BIG):
             more = len(connection.recv(65_536))
             assert more, f"the list broke off after {taken} bytes"
@@ -233,8 +228,9 @@ def test_short_memory_stops_tenants_and_lets_them_delete(tmp_path: Path) -> None
             small.make("/api/v1/namespaces", {"metadata": {"name": "made-meanwhile"}})
             for number in range(1, len(codes) - 1):
                 assert small.ask(TENANT, "DELETE", f"{OBJECTS}/big{number}").status == 200
-            eventually(lambda: big(small, "POST", "again") == 201, within_s=20, what="it recovers")
-        assert seen.lease_late_s <= 5.0, seen
+            eventually(lambda: big(small, "POST", "again") == 201, within_s=60, what="it recovers")
+        assert seen.requests > 0 and seen.errors == 0, seen
+        assert seen.renewals_refused == 0 and seen.lease_late_s <= 30.0, seen
         assert "memory is short" in small.server.log()
 
 

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -21,11 +21,9 @@ import pytest
 from orch.server.authn import credential_files
 from tests.attacks import harness
 from tests.attacks.flood import flooding
-from tests.attacks.harness import MALLORY, TENANT, Attacked, head
+from tests.attacks.harness import MALLORY, TENANT, Attacked, Seen, head
 from tests.e2e import apiserver
 from tests.e2e.harness import eventually
-
-pytestmark = pytest.mark.alone
 
 REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
@@ -71,8 +69,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 @pytest.fixture(scope="module")
-def other(target: Attacked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    """Another server on the same machine, of the same users, which nobody else asks."""
+def rest(target: Attacked, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What others feel while another server of the machine is flooded, one that nobody else asks:
+    a flood takes processors from everybody.
+    """
     users = target.server.directory
     flags = (
         f"--max-connections={CONNECTIONS}",
@@ -80,26 +80,25 @@ def other(target: Attacked, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         f"--basic-auth-file={users / 'basic.csv'}",
     )
     with apiserver.running(tmp_path_factory.mktemp("other"), *flags) as server:
-        yield replace(target, server=server)
+        other = replace(target, server=server)
+        with target.witnessed() as seen, flood_of(COMMON)(other):
+            pass
+    return seen
 
 
 @pytest.fixture
-def flooded(target: Attacked, other: Attacked) -> Flood:
-    """Attacks the target, of whom nobody else may be late: against what they feel while the other
-    server is attacked in the same way, as a flood takes processors from everybody.
-    """
+def flooded(target: Attacked, rest: Seen) -> Flood:
+    """Attacks the target, of whom nobody else may be much later than while another is flooded."""
 
-    def attack_both(
+    def attack_it(
         attack: Attack, during: Callable[[], object] = bool, *, floor_ms: float = FLOOR_MS
     ) -> Counter[int]:
-        with target.witnessed() as rest, attack(other):
-            pass
         with target.witnessed() as seen, attack(target) as got:
             during()
-        harness.others_undisturbed(replace(target, rest=rest), seen, floor_ms=floor_ms)
+        harness.others_undisturbed(seen, limit_ms=max(3 * rest.p95_ms, floor_ms))
         return got
 
-    return attack_both
+    return attack_it
 
 
 @contextmanager
@@ -112,20 +111,28 @@ def held(target: Attacked, request: bytes, count: int) -> Iterator[list[ssl.SSLS
         yield opened
 
 
-def answers(opened: list[ssl.SSLSocket]) -> list[int]:
-    """The statuses of those that were answered nevertheless."""
-    statuses = []
-    for connection in opened:
-        connection.settimeout(0.0)
-        try:
-            statuses.append(int(connection.recv(4096).split()[1]))
-        except ssl.SSLWantReadError:
-            continue
+def answers(opened: list[ssl.SSLSocket], count: int) -> list[int]:
+    """The statuses of those that are answered nevertheless, once there are `count`."""
+    statuses: list[int] = []
+    silent = list(opened)
+
+    def look() -> bool:
+        for connection in silent.copy():
+            connection.settimeout(0.0)
+            with suppress(ssl.SSLWantReadError):
+                statuses.append(int(connection.recv(4096).split()[1]))
+                silent.remove(connection)
+        return len(statuses) >= count
+
+    eventually(look, within_s=20, what=f"{count} are answered")
     return statuses
 
 
 def ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
     return head(user, method, path, len(body)) + body
+
+
+COMMON = [ask(MALLORY, "POST", REVIEWS, REVIEW), ask(MALLORY, "GET", "/api/v1/pods")]
 
 
 def basic(user: str, password: str) -> str:
@@ -142,10 +149,8 @@ def test_half_sent_bodies_take_no_seat_from_anybody(target: Attacked) -> None:
     with held(target, head(MALLORY, "POST", REVIEWS, 100), OWN - 10) as opened:
         with target.witnessed() as seen:
             time.sleep(SECONDS)
-        answered = answers(opened)
-    assert seen.lease_late_s <= 5, seen
-    assert seen.refused + seen.errors == 0, seen
-    harness.no_long_stall(seen)  # nothing is computed: how long it takes is up to the machine
+        answered = answers(opened, OWN - 10 - BODIES)
+    harness.others_served(seen)
     assert answered == [429] * (OWN - 10 - BODIES), "of one user only so many are waited for"
 
 
@@ -156,13 +161,13 @@ def test_half_sent_large_bodies_take_little_memory(target: Attacked) -> None:
         with target.witnessed() as seen:
             time.sleep(SECONDS)
         grown = (target.resident_bytes() - before) / MIB
-        answered = answers(opened)
-    assert seen.lease_late_s <= 5, seen
-    assert seen.refused + seen.errors == 0, seen
+        answered = answers(opened, BODIES - LARGE_BODIES)
+    harness.others_served(seen)
     assert answered == [429] * (BODIES - LARGE_BODIES), "24 MiB are waited for"
     assert grown < 80, f"{grown:.0f} MiB more"
 
 
+@pytest.mark.alone
 def test_bodies_in_tiny_chunks_delay_nobody_for_long(flooded: Flood) -> None:
     """Over all connections that one user may have, each opened again when it is cut."""
     chunked = head(MALLORY, "POST", REVIEWS, 0).replace(
@@ -175,6 +180,7 @@ def test_bodies_in_tiny_chunks_delay_nobody_for_long(flooded: Flood) -> None:
     assert set(answered) <= {413, 429, 0}, answered
 
 
+@pytest.mark.alone
 def test_silent_connections_keep_nobody_out(flooded: Flood) -> None:
     """Of twice as many as the server takes from one address."""
 
@@ -219,13 +225,14 @@ def is_cut(connection: ssl.SSLSocket) -> bool:
     return True
 
 
+@pytest.mark.alone
 def test_a_flood_of_a_user_without_rights_delays_nobody_for_long(flooded: Flood) -> None:
     """Of what everybody may do, and of what this user may not."""
-    requests = [ask(MALLORY, "POST", REVIEWS, REVIEW), ask(MALLORY, "GET", "/api/v1/pods")]
-    answered = flooded(flood_of(requests))
+    answered = flooded(flood_of(COMMON))
     assert set(answered) == {201, 403}, answered
 
 
+@pytest.mark.alone
 def test_a_thousand_service_accounts_of_a_tenant_are_one_caller(
     target: Attacked, flooded: Flood
 ) -> None:
@@ -238,6 +245,7 @@ def test_a_thousand_service_accounts_of_a_tenant_are_one_caller(
     assert set(answered) == {201}, answered
 
 
+@pytest.mark.alone
 def test_wrong_passwords_do_not_delay_a_right_one_for_long(
     target: Attacked, flooded: Flood
 ) -> None:
