@@ -251,7 +251,7 @@ def test_a_page_of_usage_costs_its_node_its_numbers_and_nobody_else_anything(
         assert abs(int(one["usage"]["cpu"].removesuffix("n")) - 5e8) < 1e6, one
     assert max(grown) <= MEMORY_BYTES, f"grew by {max(grown) / 2**20:.0f} MiB; {seen}"
     harness.no_long_stall(seen)
-    # The attackers compute on this machine, too: a p95 says little while all of them send.
+    # The attackers compute on this machine, too: a p99 says little while all of them send.
     harness.others_undisturbed(seen, limit_ms=250.0)
 
 

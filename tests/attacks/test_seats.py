@@ -95,7 +95,7 @@ def flooded(target: Attacked, rest: Seen) -> Flood:
     ) -> Counter[int]:
         with target.witnessed() as seen, attack(target) as got:
             during()
-        harness.others_undisturbed(seen, limit_ms=max(3 * rest.p95_ms, floor_ms))
+        harness.others_undisturbed(seen, limit_ms=max(3 * rest.p99_ms, floor_ms))
         return got
 
     return attack_it

@@ -70,7 +70,7 @@ class Witness:
         return {
             "stall_ms": max(self._stalls_ms),
             "slowness": max(1.0, statistics.median(self._read_ms) / YARDSTICK_MS),
-            "p95_ms": _p95(self._tenant_ms), "lease_late_s": self._lease_late_s,
+            "p99_ms": _p99(self._tenant_ms), "lease_late_s": self._lease_late_s,
             "requests": len(self._tenant_ms), "refused": self._refused,
             "renewals_refused": self._renewals_refused,
             "errors": self._errors, "texts": self._texts,
@@ -176,9 +176,8 @@ class Witness:
             self._texts.append(text)
 
 
-def _p95(values: list[float]) -> float:
-    """A few of the slowest do not count: a disk or a host that paused for a moment."""
-    return sorted(values)[int(len(values) * 0.95)] if values else 0.0
+def _p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99)] if values else 0.0
 
 
 def _computed_s(pid: int) -> float:
