@@ -59,9 +59,10 @@ def pytest_collection() -> None:
     gc.disable()  # thousands of tests are collected, none of them rubbish: it takes half the time
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()  # what a test collects is its own rubbish
     gc.enable()
+    session.config.add_cleanup(blocking.activated().deactivate)
 
 
 def pytest_configure(config: pytest.Config) -> None:
