@@ -97,16 +97,21 @@ class Roles:
 
     async def _make_role(self, wanted: Document) -> None:
         target = ObjectTarget(_CLUSTER_ROLE, SELF, name=wanted["metadata"]["name"])
-        if self._backend.storage.get(target.key) is None:
+        stored = self._backend.storage.get(target.key)
+        if stored is None:
             await self._create(target, wanted)
-        else:
+        elif reconcile.role(now := decode(stored), wanted) != now:
             await modify(self._backend, target, lambda stored: reconcile.role(stored, wanted))
 
     async def _make_binding(self, wanted: Document) -> None:
         target = ObjectTarget(_CLUSTER_BINDING, SELF, name=wanted["metadata"]["name"])
         stored = self._backend.storage.get(target.key)
         if stored is not None:
-            if reconcile.binding(decode(stored), wanted) is not None:
+            now = decode(stored)
+            completed = reconcile.binding(now, wanted)
+            if completed == now:
+                return
+            if completed is not None:
                 await modify(
                     self._backend, target, lambda now: reconcile.binding(now, wanted) or now
                 )
