@@ -19,6 +19,7 @@ from orch.component.pki import Authority, KeyPair, Subject
 from orch.component.process import loops
 from orch.server import flags
 from orch.server.server import Server
+from orch.server.storage.flags import STORAGE_FILE
 
 USERS = {
     "admin": ("admin", ("system:masters",)),
@@ -73,6 +74,36 @@ class Answer:
         return self.body.decode()
 
 
+def _server(pki: Pki, directory: Path, *arguments: str) -> Server:
+    return Server(
+        flags.parse(
+            [
+                "--tls-cert-file", pki.server.cert_file,
+                "--tls-private-key-file", pki.server.key_file,
+                "--client-ca-file", pki.ca_file,
+                "--data-dir", str(directory),
+                *arguments,
+            ]
+        )
+    )  # fmt: skip
+
+
+_begun: list[bytes] = []  # the file of a server that has made its initial objects
+
+
+async def _begin(pki: Pki, directory: Path) -> None:
+    """A new store, copied from the first one: to make all default roles takes long."""
+    directory.mkdir(mode=0o700)
+    file = directory / STORAGE_FILE
+    if _begun:
+        file.write_bytes(_begun[0])
+        return
+    server = _server(pki, directory)
+    await server.open()
+    await server.close()
+    _begun.append(file.read_bytes())
+
+
 @dataclass
 class Api:
     """The running server; `call` as any of USERS, or as None without a certificate."""
@@ -86,16 +117,10 @@ class Api:
 
     @classmethod
     async def start(cls, pki: Pki, directory: Path, *arguments: str, port: int = 0) -> Api:
-        parsed = flags.parse(
-            [
-                "--tls-cert-file", pki.server.cert_file,
-                "--tls-private-key-file", pki.server.key_file,
-                "--client-ca-file", pki.ca_file,
-                "--data-dir", str(directory),
-                *arguments,
-            ]
-        )  # fmt: skip
-        server = Server(parsed)
+        """A server; in a directory that does not exist it has the initial objects only."""
+        if not directory.exists():
+            await _begin(pki, directory)
+        server = _server(pki, directory, *arguments)
         await server.open()
         health = loops.Periodic("health", server.storage_health.look, interval_s=HEALTH_S)
         running = (*server.informers(), health)
