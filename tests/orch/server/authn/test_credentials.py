@@ -112,14 +112,12 @@ async def test_a_bootstrap_token(api: Api) -> None:
     assert (await ask(api, "Bearer abcdef.0123456789abcdeX")).status == 401
 
 
-@pytest.mark.parametrize(
-    "credential", ["Bearer wrong", "Bearer a.b.c", basic("bob", "wrong"), "Digest x", "Bearer"]
-)
 @pytest.mark.parametrize("path", ["/healthz", PODS])
-async def test_a_bad_credential_is_never_anonymous(api: Api, credential: str, path: str) -> None:
-    answer = await ask(api, credential, "GET", path)
-    assert (answer.status, answer.json["message"]) == (401, "Unauthorized")
-    assert answer.headers["WWW-Authenticate"].startswith("Basic")
+async def test_a_bad_credential_is_never_anonymous(api: Api, path: str) -> None:
+    for bad in ("Bearer wrong", "Bearer a.b.c", basic("bob", "wrong"), "Digest x", "Bearer"):
+        answer = await ask(api, bad, "GET", path)
+        assert (answer.status, answer.json["message"]) == (401, "Unauthorized"), bad
+        assert answer.headers["WWW-Authenticate"].startswith("Basic"), bad
 
 
 async def test_without_passwords_none_are_asked_for(server_pki: Pki, tmp_path: Path) -> None:
