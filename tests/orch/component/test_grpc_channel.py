@@ -97,6 +97,7 @@ async def test_what_is_observed_ends_well_or_fails() -> None:
     assert told == [("look", False), ("look", True)]
 
 
+@pytest.mark.slow
 def test_no_program_loads_grpc_before_it_makes_a_channel() -> None:
     programs = "nodeagent.main, orch.server.main, orch.ctl.main"
     code = f"import sys, {programs}; sys.exit('grpc' in sys.modules)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from orch.client.events import EventRecorder
 from orch.component.process import loops
 from orch.lifecycle.decide.records import Settings
@@ -16,6 +18,7 @@ from tests.fakes.api import FakeApi
 NODES, PODS = 100, 4000
 
 
+@pytest.mark.slow
 async def test_deciding_on_thousands_of_pods_does_not_block_the_loop() -> None:
     api = FakeApi()
     for number in range(NODES):

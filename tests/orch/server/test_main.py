@@ -196,6 +196,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed(
         assert "the limit is" in caplog.text
 
 
+@pytest.mark.slow
 async def test_more_idle_connections_than_descriptors_cost_neither_service_nor_a_full_log(
     server_pki: Pki, tmp_path: Path
 ) -> None:

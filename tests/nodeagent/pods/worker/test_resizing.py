@@ -223,6 +223,7 @@ async def test_what_does_not_run_yet_starts_with_its_new_size(world: PodWorld) -
     assert not world.runtime.called("update_resources")
 
 
+@pytest.mark.slow
 async def test_a_thousand_resizes_at_once_are_a_few_for_the_runtime(world: PodWorld) -> None:
     first = wanted(sized())
     await start(world, first)

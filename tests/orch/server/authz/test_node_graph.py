@@ -109,6 +109,7 @@ def test_after_any_changes_it_is_what_the_pods_say(changes) -> None:
             assert graph.reaches(node, "secrets", "red", name) is expected
 
 
+@pytest.mark.slow
 def test_many_references_take_about_as_much_as_their_pods_do() -> None:
     """A tenant may write 128 MiB of them."""
     pods = [

@@ -175,6 +175,7 @@ async def test_a_failing_medium_is_for_the_next_round(
     assert there(backend, "a") == []
 
 
+@pytest.mark.slow
 async def test_many_owners_take_no_memory_beside_their_objects(backend: Backend) -> None:
     """A tenant may write 128 MiB of them; of a kind that is not served they are always there."""
     unknown = {"apiVersion": "a/v1", "kind": "A", "name": "a"}

@@ -207,6 +207,7 @@ async def test_the_oldest_updaters_are_merged_into_one(api: Api) -> None:
     assert ("ancient-changes", "Update", "") in found
 
 
+@pytest.mark.slow
 async def test_a_large_object_and_its_managers_go_there_and_back(api: Api) -> None:
     """Its record has twice as many values; the bound of an object is for its own."""
     large = config_map(**{f"key-{number}": "" for number in range(19_000)})
@@ -224,6 +225,7 @@ async def test_a_large_object_and_its_managers_go_there_and_back(api: Api) -> No
     assert refused.status == 413
 
 
+@pytest.mark.slow
 async def test_of_the_largest_objects_only_those_who_apply_are_recorded(api: Api) -> None:
     env = [{"name": f"v{number}"} for number in range(7_000)]
     sent = pod("p") | {"spec": {"containers": [{"name": "c", "image": "x", "env": env}]}}

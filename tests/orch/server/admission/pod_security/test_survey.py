@@ -4,6 +4,8 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from orch.server.admission.pod_security.levels import LevelVersion
 from orch.server.admission.pod_security.survey import Survey
 from orch.server.controllers import namespaces
@@ -55,6 +57,7 @@ async def store(backend: Backend, count: int, **owner: Any) -> None:
     await asyncio.gather(*made)
 
 
+@pytest.mark.slow
 async def test_at_most_3000_pods_are_looked_at_and_replicas_last(backend: Backend) -> None:
     await store(backend, 3003, uid="rs")
     asked = survey()
