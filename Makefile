@@ -1,5 +1,5 @@
 # The two commands: `make run` and `make test`. Both do all their set-up on a fresh machine.
-# `make test-quick` checks in about two minutes what needs neither root nor a real part.
+# `make test-quick` checks in less than two minutes what needs neither root nor a real part.
 SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
@@ -24,7 +24,7 @@ test: check $(VENV)/.test-ready
 	$(PYTEST) -m alone tests/attacks
 
 # Its parts run side by side, each in one process that collects nothing but its own tests. Workers of
-# pytest-xdist collect all of them, each, and report each of them, which takes half as much again.
+# pytest-xdist collect all of them, each, and report each of them, which takes a quarter as much again.
 quick-server: TESTS := tests/orch/server
 quick-orch: TESTS := tests/orch tests/fakes --ignore=tests/orch/server
 quick-pods: TESTS := tests/nodeagent/pods
