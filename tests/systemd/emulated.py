@@ -25,20 +25,24 @@ PATIENCE = {
 }
 
 
-def install(machine: Machine, scratch: Path) -> None:
+def install(machine: Machine, scratch: Path, *, standalone: bool = False) -> None:
     """Programs, units with more time, credentials and images; `start` starts them."""
     import_images(machine)
-    runtime = "unix:///run/containerd/containerd.sock"
-    pki = Path(tempfile.mkdtemp(dir=scratch))  # another one for each boot
-    installed.install(machine, pki, now=clock.utc_now(), runtime=runtime)
-    for unit, times in PATIENCE.items():
-        machine.write(f"/etc/systemd/system/{unit}.d/emulated.conf", times)
-    machine.check("systemctl", "daemon-reload", timeout_s=180)
+    installed.install(
+        machine,
+        Path(tempfile.mkdtemp(dir=scratch)),  # another one for each boot
+        now=clock.utc_now(),
+        runtime="unix:///run/containerd/containerd.sock",
+        standalone=standalone,
+        more={
+            f"/etc/systemd/system/{unit}.d/emulated.conf": times for unit, times in PATIENCE.items()
+        },
+    )
 
 
-def start(machine: Machine) -> None:
-    """All three daemons."""
-    machine.check("systemctl", "start", *CONTROL_PLANE, AGENT, timeout_s=400)
+def start(machine: Machine, *units: str) -> None:
+    """These services; without any, all three daemons."""
+    machine.check("systemctl", "start", *(units or (*CONTROL_PLANE, AGENT)), timeout_s=400)
 
 
 def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:
@@ -51,4 +55,4 @@ def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:
 
 def asked(machine: Machine, path: str) -> str:
     """What the API server answers."""
-    return machine.check("page", f"{installed.APISERVER}{path}", timeout_s=180)
+    return machine.check("page", "GET", f"{installed.APISERVER}{path}", timeout_s=180)

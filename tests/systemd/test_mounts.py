@@ -7,7 +7,6 @@ runtime: rights and mount namespace are those of the unit. `test_virtual_machine
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(20)]
+pytestmark = pytest.mark.real
 
 AGENT, HELPER = "nodeagent.service", "nodeagent-mounts"
 SOCKET = "/run/nodeagent-mounts.sock"
@@ -75,18 +74,12 @@ with open("{RESULT}", "w") as file:
 
 
 @pytest.fixture(scope="module")
-def prepared(machine: BootedMachine) -> BootedMachine:
+def helped(machine: BootedMachine) -> BootedMachine:
     machine.write(SCRIPT, USE)
     machine.write(f"/run/systemd/system/{AGENT}.d/test.conf", DROP_IN)
     machine.check("mkdir", "-p", "/srv/a/b")
     machine.check("systemctl", "daemon-reload")
     return machine
-
-
-@pytest.fixture
-def helped(prepared: BootedMachine) -> Iterator[BootedMachine]:
-    yield prepared
-    run(prepared, "remove", SOCKET)
 
 
 def run(machine: BootedMachine, *arguments: str) -> Any:
@@ -104,9 +97,14 @@ def mounted(machine: BootedMachine) -> list[str]:
     return sorted({line.split()[4] for line in table.read_text().splitlines() if POD in line})
 
 
-def test_memory_secrets_and_sub_paths_are_mounted_for_the_runtime(helped: BootedMachine) -> None:
+def test_memory_secrets_and_sub_paths_are_mounted_for_the_runtime_until_they_are_removed(
+    helped: BootedMachine,
+) -> None:
     part = f"{POD}/volume-subpaths/app/0"
     assert run(helped, "make", SOCKET) == {"part": part}, helped.journal(HELPER)
+    helper = helped.show(f"{HELPER}.service", "MainPID")
+    spaces = helped.check("readlink", "/proc/1/ns/mnt", f"/proc/{helper}/ns/mnt").split()
+    assert spaces[0] == spaces[1], "the helper runs in the namespace of the host"
     assert mounted(helped) == sorted([MEMORY, SECRET, part])
     assert helped.path(f"{SECRET}/key").read_text() == "s3cret"
     assert helped.path(part).samefile(helped.path(f"{POD}/volumes/empty-dir/disk/a/b"))
@@ -114,12 +112,9 @@ def test_memory_secrets_and_sub_paths_are_mounted_for_the_runtime(helped: Booted
     size = helped.check("stat", "-f", "-c", "%b %S", MEMORY).split()
     assert int(size[0]) * int(size[1]) == 1 << 20
 
-
-def test_the_next_agent_finds_the_mounts_and_removes_them(helped: BootedMachine) -> None:
-    run(helped, "make", SOCKET)
     helped.write(f"{MEMORY}/kept", "still here")
     before = mounted(helped)
-    assert "error" not in run(helped, "make", SOCKET)
+    assert "error" not in run(helped, "make", SOCKET), "the next agent finds them"
     assert (mounted(helped), helped.path(f"{MEMORY}/kept").read_text()) == (before, "still here")
     assert run(helped, "remove", SOCKET) == {"left": []}
     assert mounted(helped) == []
@@ -132,23 +127,16 @@ def test_a_sub_path_of_a_host_path_is_mounted_too(helped: BootedMachine) -> None
     assert helped.path("/srv/a/b").is_dir()
 
 
-def test_the_helper_runs_in_the_namespace_of_the_host(helped: BootedMachine) -> None:
-    run(helped, "make", SOCKET)
-    helper = helped.show(f"{HELPER}.service", "MainPID")
-    spaces = helped.check("readlink", "/proc/1/ns/mnt", f"/proc/{helper}/ns/mnt").split()
-    assert spaces[0] == spaces[1]
-
-
 def test_a_process_of_another_unit_is_refused(helped: BootedMachine) -> None:
     ask = f"""
 import pathlib; from nodeagent.pods.volumes.mounts import HelpedMounts
 HelpedMounts("{SOCKET}").tmpfs(pathlib.Path("{MEMORY}"), 4096)
 """
-    run(helped, "sub-path", SOCKET)
     helped.check("mkdir", "-p", MEMORY)
     done = helped.run("systemd-run", "--pipe", "--wait", "--quiet", installed.PYTHON, "-c", ask)
     assert "is not in the cgroup /system.slice/nodeagent.service" in done.stderr
     assert MEMORY not in mounted(helped)
+    helped.check("rm", "-r", POD)
 
 
 def test_without_its_helper_the_agent_says_what_to_start(helped: BootedMachine) -> None:

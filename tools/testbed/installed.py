@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -29,6 +30,10 @@ _PROGRAMS = {
     "orch-controller-manager": "orch.lifecycle.main",
     "orchctl": "orch.ctl.main",
 }
+_DIRECTORIES = """
+mkdir -p /etc/nodeagent/config.d /etc/nodeagent/manifests
+chmod -R go= /etc/nodeagent
+"""
 _AGENT_CONFIG = """\
 apiVersion: nodeagent.config.orch.io/v1beta1
 kind: NodeAgentConfiguration
@@ -42,6 +47,8 @@ export PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib PYTHONDONTWRITEBYT
 export PYTHONPATH=/opt/nodeagent:/opt/nodeagent/site-packages
 exec /opt/python/bin/python{version} {arguments} "$@"
 """
+
+Files = dict[str, tuple[str, int]]  # path → text and mode
 
 
 def shown() -> list[tuple[Path, str]]:
@@ -70,55 +77,57 @@ def wrapper(arguments: str) -> str:
     return _WRAPPER.format(version=version, arguments=arguments)
 
 
-def install(machine: Machine, pki: Path, *, now: datetime, runtime: str = "") -> Certificates:
+def install(
+    machine: Machine,
+    pki: Path,
+    *,
+    now: datetime,
+    runtime: str = "",
+    standalone: bool = False,
+    more: Mapping[str, str] | None = None,
+) -> Certificates:
     """Put programs, units, configuration and credentials into place; nothing is started.
 
-    `runtime` is the CRI endpoint of the machine; without it the agent runs no pods.
+    `runtime` is the CRI endpoint of the machine; without it the agent runs no pods. A `standalone`
+    agent has no API server. `more` are further files, path → text.
     """
-    for name, module in _PROGRAMS.items():
-        machine.write(f"/usr/bin/{name}", wrapper(f"-m {module}"), mode=0o755)
-    machine.write(PYTHON, wrapper(""), mode=0o755)
-    for unit in (REPOSITORY / "systemd").glob("*.*"):
-        machine.write(f"/usr/lib/systemd/system/{unit.name}", unit.read_text())
     certificates = issue_certificates(pki, NODE, now=now)
-    _configure_agent(machine, certificates, runtime)
-    _configure_apiserver(machine, certificates)
-    machine.write(
-        "/etc/orch-apiserver/controller-manager.kubeconfig",
-        _kubeconfig(certificates, certificates.controller),
-        mode=0o600,
-    )
-    for source in (
-        certificates.ca_file,
-        certificates.admin.cert_file,
-        certificates.admin.key_file,
-    ):
-        text = Path(source).read_text()
-        machine.write(f"/root/pki/{Path(source).name}", text, mode=0o600)
-    admin = _kubeconfig(certificates, certificates.admin)
-    machine.write(ADMIN_KUBECONFIG, admin, mode=0o600)
-    machine.check("systemctl", "daemon-reload")
+    files = dict(_programs())
+    files |= _of_the_agent(certificates, runtime, standalone=standalone)
+    files |= _of_the_servers(certificates)
+    files |= {path: (text, 0o644) for path, text in (more or {}).items()}
+    machine.write_all(files)
+    machine.check("sh", "-euc", _DIRECTORIES)
+    machine.check("systemctl", "daemon-reload", timeout_s=180)
     return certificates
 
 
-def _configure_agent(machine: Machine, certificates: Certificates, runtime: str) -> None:
-    for name, source in (
-        ("ca.crt", certificates.ca_file),
-        ("tls.crt", certificates.nodeagent.cert_file),
-        ("tls.key", certificates.nodeagent.key_file),
-    ):
-        machine.write(f"/etc/nodeagent/{name}", Path(source).read_text(), mode=0o600)
+def _programs() -> Iterator[tuple[str, tuple[str, int]]]:
+    for name, module in _PROGRAMS.items():
+        yield f"/usr/bin/{name}", (wrapper(f"-m {module}"), 0o755)
+    yield PYTHON, (wrapper(""), 0o755)
+    for unit in (REPOSITORY / "systemd").glob("*.*"):
+        yield f"/usr/lib/systemd/system/{unit.name}", (unit.read_text(), 0o644)
+
+
+def _of_the_agent(certificates: Certificates, runtime: str, *, standalone: bool) -> Files:
+    arguments = f"--hostname-override={NODE}"
+    if not standalone:
+        arguments = f"--kubeconfig=/etc/nodeagent/kubeconfig {arguments}"
     config = f"{_AGENT_CONFIG}containerRuntimeEndpoint: {json.dumps(runtime)}\n"
-    machine.write("/etc/nodeagent/config.yaml", config, mode=0o600)
-    kubeconfig = _kubeconfig(certificates, certificates.node)
-    machine.write("/etc/nodeagent/kubeconfig", kubeconfig, mode=0o600)
-    machine.check("mkdir", "-p", "/etc/nodeagent/config.d", "/etc/nodeagent/manifests")
-    machine.check("chmod", "-R", "go=", "/etc/nodeagent")
-    arguments = f"--kubeconfig=/etc/nodeagent/kubeconfig --hostname-override={NODE}"
-    machine.write("/etc/default/nodeagent", f'NODEAGENT_ARGS="{arguments}"\n')
+    return {
+        "/etc/nodeagent/ca.crt": _private(certificates.ca_file),
+        "/etc/nodeagent/tls.crt": _private(certificates.nodeagent.cert_file),
+        "/etc/nodeagent/tls.key": _private(certificates.nodeagent.key_file),
+        "/etc/nodeagent/config.yaml": (config, 0o600),
+        "/etc/nodeagent/kubeconfig": (_kubeconfig(certificates, certificates.node), 0o600),
+        "/etc/default/nodeagent": (f'NODEAGENT_ARGS="{arguments}"\n', 0o644),
+    }
 
 
-def _configure_apiserver(machine: Machine, certificates: Certificates) -> None:
+def _of_the_servers(certificates: Certificates) -> Files:
+    """What both servers and the cluster's administrator have."""
+    files: Files = {}
     for name, source in (
         ("tls.crt", certificates.apiserver.cert_file),
         ("tls.key", certificates.apiserver.key_file),
@@ -132,11 +141,25 @@ def _configure_apiserver(machine: Machine, certificates: Certificates) -> None:
         ("nodeagent-ca.key", Path(certificates.ca_file).with_suffix(".key")),
     ):
         mode = 0o644 if name.endswith(".crt") else 0o600
-        machine.write(f"/etc/orch-apiserver/{name}", Path(source).read_text(), mode=mode)
+        files[f"/etc/orch-apiserver/{name}"] = Path(source).read_text(), mode
+    for source in (
+        certificates.ca_file,
+        certificates.admin.cert_file,
+        certificates.admin.key_file,
+    ):
+        files[f"/root/pki/{Path(source).name}"] = _private(source)
+    controller = _kubeconfig(certificates, certificates.controller)
     ended = "abcdef.0123456789abcdef 2020-01-01T00:00:00Z\n"
-    machine.write("/etc/orch-apiserver/bootstrap-token", ended, mode=0o600)
-    arguments = "--node-proxy-allow-loopback"
-    machine.write("/etc/default/orch-apiserver", f'APISERVER_ARGS="{arguments}"\n')
+    return files | {
+        "/etc/orch-apiserver/controller-manager.kubeconfig": (controller, 0o600),
+        "/etc/orch-apiserver/bootstrap-token": (ended, 0o600),
+        "/etc/default/orch-apiserver": ('APISERVER_ARGS="--node-proxy-allow-loopback"\n', 0o644),
+        ADMIN_KUBECONFIG: (_kubeconfig(certificates, certificates.admin), 0o600),
+    }
+
+
+def _private(source: str) -> tuple[str, int]:
+    return Path(source).read_text(), 0o600
 
 
 def _kubeconfig(certificates: Certificates, pair: KeyPair) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from tools.runtime_lib.progress import RuntimeToolError
 
@@ -29,6 +32,16 @@ class Machine(ABC):
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Write a file in one step, its directories included."""
         self.check("sh", "-euc", _WRITE, "sh", path, f"{mode:o}", given=text.encode())
+
+    def write_all(self, files: Mapping[str, tuple[str, int]]) -> None:
+        """Write files with their modes by a single command; path → text and mode."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for path, (text, mode) in files.items():
+                entry, data = tarfile.TarInfo(path.lstrip("/")), text.encode()
+                entry.size, entry.mode = len(data), mode
+                archive.addfile(entry, io.BytesIO(data))
+        self.check("tar", "-C", "/", "-xmf", "-", given=packed.getvalue())
 
     def show(self, unit: str, name: str) -> str:
         """A property of a unit, as `systemctl show` prints it."""

@@ -2,12 +2,13 @@
 
 A request is `{"argv": […], "given": base64, "timeout_s": …}`, its answer
 `{"code": …, "out": base64, "err": base64}`; 124 is the exit code of what took too long. The command
-`page URL` is this program's own: what the cluster's administrator is told over HTTPS, without the
-seconds that an interpreter takes to start here. Standard library only: it starts early, with
-whatever Python the machine has.
+`page METHOD URL` is this program's own: what the cluster's administrator is told over HTTPS,
+without the seconds that an interpreter takes to start here. Standard library only: it starts early,
+with whatever Python the machine has.
 """
 
 import base64
+import functools
 import io
 import json
 import subprocess
@@ -37,7 +38,7 @@ def send(stream: io.RawIOBase, message: dict) -> None:
 
 def answer(request: dict) -> dict:
     if request["argv"][0] == "page":
-        return page(request["argv"][1], request["timeout_s"])
+        return page(*request["argv"][1:], request["timeout_s"])
     try:
         done = subprocess.run(
             request["argv"],
@@ -55,17 +56,24 @@ def answer(request: dict) -> dict:
     return {"code": code, "out": _text(out), "err": _text(errors)}
 
 
-def page(url: str, timeout_s: float) -> dict:
-    import ssl  # here, since they take long to load and the machine waits for this program
-    import urllib.request
+def page(method: str, url: str, timeout_s: float) -> dict:
+    import urllib.request  # here, since it takes long to load and the machine waits for this
 
-    context = ssl.create_default_context(cafile=f"{_ADMIN}/ca.crt")
-    context.load_cert_chain(f"{_ADMIN}/admin.crt", f"{_ADMIN}/admin.key")
+    request = urllib.request.Request(url, method=method)
     try:
-        with urllib.request.urlopen(url, context=context, timeout=timeout_s) as response:
+        with urllib.request.urlopen(request, context=_context(), timeout=timeout_s) as response:
             return {"code": 0, "out": _text(response.read()), "err": ""}
     except OSError as error:
         return {"code": 1, "out": "", "err": _text(str(error).encode())}
+
+
+@functools.cache
+def _context() -> "ssl.SSLContext":  # noqa: F821
+    import ssl
+
+    context = ssl.create_default_context(cafile=f"{_ADMIN}/ca.crt")
+    context.load_cert_chain(f"{_ADMIN}/admin.crt", f"{_ADMIN}/admin.key")
+    return context
 
 
 def _text(data: bytes) -> str:
