@@ -10,7 +10,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 QUICK := quick-server quick-orch quick-pods quick-nodeagent
 export RUN_DIR
 
-.PHONY: run test test-quick $(QUICK) check bench soak deb rpm venv lock clean
+.PHONY: run test test-quick $(QUICK) check compiled bench soak deb rpm venv lock clean
 
 run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
@@ -19,7 +19,8 @@ run: $(VENV)/.run-ready
 		--healthz-port "$${HEALTHZ_PORT:-10248}" \
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
-test: check $(VENV)/.test-ready
+test:
+	$(MAKE) --no-print-directory --jobs check compiled $(VENV)/.test-ready
 	$(PYTEST) -n auto -m "not soak and not alone"
 	$(PYTEST) -m alone tests/attacks
 
@@ -41,6 +42,10 @@ check: $(VENV)/.dev-ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache
+
+# The tests and what they import, once: else every worker of the first run compiles all of it.
+compiled: $(VENV)/.dev-ready
+	$(PYTEST) --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
 bench: $(VENV)/.test-ready
 	$(VENV)/bin/python -m tools.bench
@@ -66,9 +71,12 @@ $(VENV)/.dev-ready: $(VENV)/.run-ready requirements-dev.lock
 	tools/setup dev "$(PYTHON)" "$(VENV)"
 	@touch $@
 
-# And the real parts the tests meet: Prometheus, kubectl, a compiler.
-$(VENV)/.test-ready: $(VENV)/.dev-ready
+# The real parts the tests meet: Prometheus, kubectl, a compiler.
+$(VENV)/.parts-ready: $(VENV)/.run-ready
 	tools/setup test "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+$(VENV)/.test-ready: $(VENV)/.dev-ready $(VENV)/.parts-ready
 	@touch $@
 
 lock: $(VENV)/.dev-ready

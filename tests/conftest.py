@@ -2,7 +2,8 @@
 
 `no_leaked_tasks` and `no_blocking` guard every coroutine test by themselves; a test marked
 `may_block` is spared the second. The others are asked for by name. Under pytest-xdist the tests of
-a file stay together on one worker, and the files that take longest begin first.
+a file stay together on one worker. The files that take longest, most of which wait, begin in the
+order of their length, and those that compute come between them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.conftest_runtime import real_runtime as real_runtime
 from tests.fakes import ports
 
 _LEAVING_S = 2.0  # connections just closed and threads just left end within a few turns of the loop
+_LONG_UNTIL = 0.9  # of the run: no worker is alone with a long file at its end
 _SKIPPED = 6  # an exit status of no other meaning to pytest: asking again would not help
 
 # How long an example takes says more of the machine than of the code.
@@ -79,13 +81,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return LoadFileScheduling(config, log)
 
 
-def _seconds(item: pytest.Item) -> float:
-    marker = item.get_closest_marker("seconds")
+def _seconds(file: list[pytest.Item]) -> float:
+    marker = file[0].get_closest_marker("seconds")
     return float(marker.args[0]) if marker else 0.0
 
 
+def _spread(
+    files: list[list[pytest.Item]], weight: Callable[[list[pytest.Item]], float], until: float
+) -> Iterator[tuple[float, list[pytest.Item]]]:
+    """Files in their order, each with the part of the run after which it begins."""
+    whole, before = sum(map(weight, files)), 0.0
+    for file in files:
+        yield until * before / whole, file
+        before += weight(file)
+
+
+def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """File by file: the long ones, by length, with the others spread evenly among them."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    long = sorted(filter(_seconds, files.values()), key=_seconds, reverse=True)
+    short = [file for file in files.values() if not _seconds(file)]
+    begins = [*_spread(long, _seconds, _LONG_UNTIL), *_spread(short, len, 1.0)]
+    return [item for _, file in sorted(begins, key=lambda one: one[0]) for item in file]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_seconds, reverse=True)
+    items[:] = _mixed(items)
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             # First, so that it is torn down last: after the fixtures that stop what they started.

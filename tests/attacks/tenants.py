@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from tests.e2e.harness import LocalCluster, eventually
 from tools.runtime_lib.images import BUSYBOX
+
+PODS = "/api/v1/namespaces/default/pods"
 
 
 def pod(name: str, script: str = "sleep 1000", **spec: Any) -> dict[str, Any]:
@@ -28,17 +28,17 @@ def pod(name: str, script: str = "sleep 1000", **spec: Any) -> dict[str, Any]:
 class Tenant:
     """Posts pods to the cluster, already bound to its node."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        self._file = directory / "body.json"
 
     def post(self, made: dict[str, Any]) -> str:
         """ "" when it was taken, else the refusal."""
         made["spec"]["nodeName"] = self.cluster.node
-        self._file.write_text(json.dumps(made))
-        path = "/api/v1/namespaces/default/pods"
-        done = self.cluster.kubectl("create", "--raw", path, "-f", str(self._file), check=False)
-        return done.stderr if done.returncode else ""
+        try:
+            self.cluster.request(PODS, made)
+        except AssertionError as error:
+            return str(error)
+        return ""
 
     def ended(self, name: str) -> str:
         """The log of a pod that has ended."""
@@ -47,7 +47,7 @@ class Tenant:
             within_s=60,
             what=f"pod {name} ends: {self.told(name)}",
         )
-        return self.cluster.kubectl("logs", name).stdout
+        return self.cluster.request(f"{PODS}/{name}/log")
 
     def told(self, name: str) -> str:
         """Why a pod does not run: its own messages and its containers'."""

@@ -37,8 +37,8 @@ def cluster(
 
 
 @pytest.fixture
-def tenant(cluster: LocalCluster, tmp_path: Path) -> Tenant:
-    return Tenant(cluster, tmp_path)
+def tenant(cluster: LocalCluster) -> Tenant:
+    return Tenant(cluster)
 
 
 def blinding(name: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_labels_of_one_tenant_do_not_blind_a_node(
     wanted = {*taken, *(f"{name}-{cluster.node}" for name in static)}
 
     def running() -> bool:
-        pods = json.loads(cluster.kubectl("get", "--raw", cluster.proxy("/runningpods/")).stdout)
+        pods = cluster.get(cluster.proxy("/runningpods/"))
         return wanted <= {item["metadata"]["name"] for item in pods["items"]}
 
     eventually(running, within_s=120, what=f"the node lists {wanted}")

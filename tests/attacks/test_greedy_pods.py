@@ -10,7 +10,6 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -46,8 +45,8 @@ def cluster(
 
 
 @pytest.fixture
-def tenant(cluster: LocalCluster, tmp_path: Path) -> Iterator[Tenant]:
-    yield Tenant(cluster, tmp_path)
+def tenant(cluster: LocalCluster) -> Iterator[Tenant]:
+    yield Tenant(cluster)
     cluster.kubectl("delete", "--raw", PODS)
     left = lambda: cluster.get(f"{PODS}?limit=1")["items"]  # noqa: E731
     eventually(lambda: not left(), within_s=120, what="the tenant's pods are gone")

@@ -100,8 +100,8 @@ def _with_users(archive: bytes, names: dict[str, str]) -> bytes:
 
 
 @pytest.fixture
-def tenant(cluster: LocalCluster, tmp_path: Path) -> Tenant:
-    return Tenant(cluster, tmp_path)
+def tenant(cluster: LocalCluster) -> Tenant:
+    return Tenant(cluster)
 
 
 def test_no_image_runs_as_root_where_root_is_forbidden(

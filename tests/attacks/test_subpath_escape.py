@@ -193,8 +193,8 @@ def test_an_agent_that_may_not_mount_refuses_the_container_and_says_why(
         assert "cannot mount subPath" in message and "nodeagent-mounts.socket" in message
 
         def told() -> bool:
-            events = cluster.kubectl("get", "events", "-o", "json").stdout
-            found = [e["message"] for e in json.loads(events)["items"] if e["reason"] == "Failed"]
+            events = cluster.get("/api/v1/namespaces/default/events")["items"]
+            found = [event["message"] for event in events if event["reason"] == "Failed"]
             return any("start nodeagent-mounts.socket" in text for text in found)
 
         eventually(told, within_s=30, what="an event that names the helper")

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from orch.component.pki import Authority, KeyPair, Subject
-from tests.e2e.harness import ROOT, eventually
+from tests.e2e.harness import ROOT, ask, eventually
 
 
 @dataclass
@@ -33,6 +34,17 @@ class ApiServer:
 
     def log(self) -> str:
         return (self.directory / "log").read_text()
+
+    def request(self, path: str, body: Any = None, method: str | None = None) -> str:
+        """What it answers to the administrator's GET, or POST of a body, or another method."""
+        pair = (self.admin.cert_file, self.admin.key_file)
+        return ask(f"https://127.0.0.1:{self.port}{path}", self.ca_file, pair, body, method)
+
+    def set_status(self, path: str, status: dict[str, object]) -> None:
+        """Write into the status at a path, as an agent does."""
+        shown = json.loads(self.request(f"{path}/status"))
+        shown["status"] = {**shown.get("status", {}), **status}
+        self.request(f"{path}/status", shown, "PUT")
 
 
 @dataclass
@@ -62,12 +74,6 @@ class Kubectl:
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         """What it printed; fails unless it succeeded."""
         return self.run(*arguments, stdin=stdin).stdout.strip()
-
-    def set_status(self, path: str, status: dict[str, object]) -> None:
-        """Write into the status at a path, as every version can (`--subresource` is new)."""
-        shown = json.loads(self("get", "--raw", f"{path}/status"))
-        shown["status"] = {**shown.get("status", {}), **status}
-        self("replace", "--raw", f"{path}/status", "-f", "-", stdin=json.dumps(shown))
 
 
 def kubectls() -> list[str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +50,30 @@ def eventually(check: Callable[[], Any], *, within_s: float, what: str, poll_s: 
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within_s:g} s: {what}; last seen: {last!r}")
         time.sleep(poll_s)
+
+
+def ask(
+    url: str, ca_file: str, pair: tuple[str, str], body: Any = None, method: str | None = None
+) -> str:
+    """The answer to a client with this certificate and key, for which no program is started.
+
+    An error, or no answer, is an AssertionError with what was said.
+    """
+    trust = ssl.create_default_context(cafile=ca_file)
+    trust.load_cert_chain(*pair)
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=60, context=trust) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read().decode()
+        with suppress(ValueError, KeyError, TypeError):
+            said = json.loads(said)["message"]
+        raise AssertionError(f"{url}: {error}: {said}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise AssertionError(f"{url}: {error}") from None
 
 
 @dataclass
@@ -88,9 +116,14 @@ class LocalCluster:
             assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done
 
+    def request(self, path: str, body: Any = None) -> str:
+        """What the API server answers to the administrator's GET, or POST of a body."""
+        pair = (self.info["clientCert"], self.info["clientKey"])
+        return ask(self.info["apiserver"] + path, self.info["caFile"], pair, body)
+
     def get(self, path: str) -> Any:
         """GET through the API server; JSON."""
-        return json.loads(self.kubectl("get", "--raw", path).stdout)
+        return json.loads(self.request(path))
 
     def proxy(self, path: str) -> str:
         return f"/api/v1/nodes/{self.node}/proxy{path}"

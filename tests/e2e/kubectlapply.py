@@ -110,7 +110,11 @@ def _apply_set(w: World, manifest: str) -> str:
     command = w.kubectl.command(
         "-n", w.namespace, "apply", "--server-side", "--prune", "--applyset=parts", "-f", "-"
     )
-    environment = {"KUBECTL_APPLYSET": "true", "PATH": "/usr/bin:/bin", "HOME": str(w.directory)}
+    environment = {
+        "KUBECTL_APPLYSET": "true",
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(w.server.directory),
+    }
     done = subprocess.run(
         command, input=manifest, env=environment, capture_output=True, text=True, timeout=60
     )

@@ -30,8 +30,8 @@ def describe(w: World) -> None:
 
 
 def create(w: World) -> None:
-    w.made("created")
-    w.gone("created")
+    w("create", "-f", "-", stdin=w.pod("created"))
+    w.run("delete", "pod", "created", "--grace-period=0", "--force")
     w("create", "configmap", "c", "--from-literal=a=1")
     w("create", "secret", "generic", "s", "--from-literal=k=v")
     w("create", "serviceaccount", "robot")
@@ -165,12 +165,12 @@ def debugging_beside(w: World) -> None:
 
 def editing(w: World) -> None:
     w.made("edited")
-    editor = w.directory / "editor"
+    editor = w.server.directory / "editor"
     editor.write_text('#!/bin/sh\nsed -i s/busybox:1/busybox:4/ "$1"\n')
     editor.chmod(0o755)
     done = subprocess.run(
         w.kubectl.command("-n", w.namespace, "edit", "pod", "edited"),
-        env={"KUBE_EDITOR": str(editor), "PATH": "/usr/bin:/bin", "HOME": str(w.directory)},
+        env={"KUBE_EDITOR": str(editor), "PATH": "/usr/bin:/bin", "HOME": str(w.server.directory)},
         capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.e2e.apiserver import Kubectl
+import yaml
+
+from tests.e2e.apiserver import ApiServer, Kubectl
 
 BUSY = "busy"  # a pod that is there from the start: its usage takes two readings
 VERSIONS = ("1.20", *(f"1.{minor}" for minor in range(27, 34)), "1.36")  # 1.20 is Debian 12's
@@ -36,7 +37,7 @@ class World:
     kubectl: Kubectl
     namespace: str
     node: str
-    directory: Path
+    server: ApiServer
 
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
         """What it prints; no warning may come with it."""
@@ -52,15 +53,20 @@ class World:
     def pod(self, name: str) -> str:
         return POD.replace("NAME", name).replace("NODE", self.node)
 
+    # What a command finds and leaves is made and taken away without one.
+
     def made(self, name: str) -> str:
-        self("create", "-f", "-", stdin=self.pod(name))
+        self.server.request(self._path(), yaml.safe_load(self.pod(name)))
         return name
 
     def gone(self, name: str) -> None:
-        self.run("delete", "pod", name, "--grace-period=0", "--force")
+        self.server.request(f"{self._path(name)}?gracePeriodSeconds=0", method="DELETE")
 
     def set_status(self, pod: str, **status: object) -> None:
-        self.kubectl.set_status(f"/api/v1/namespaces/{self.namespace}/pods/{pod}", status)
+        self.server.set_status(self._path(pod), status)
+
+    def _path(self, pod: str = "") -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{pod}".rstrip("/")
 
     def value(self, what: str, path: str) -> str:
         return self("get", *what.split("/"), "-o", f"jsonpath={{{path}}}")

@@ -109,8 +109,8 @@ def test_a_failure_is_an_event_of_the_pod_and_counted(cluster: LocalCluster, pod
     assert status == 500
 
     def told() -> bool:
-        shown = cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").stdout
-        return "CheckpointFailed" in shown.split()
+        events = cluster.get("/api/v1/namespaces/default/events")["items"]
+        return "CheckpointFailed" in {event["reason"] for event in events}
 
     eventually(told, within_s=20, what="the event CheckpointFailed")
     metrics = ask(cluster, "GET", "/metrics")[1]

@@ -110,8 +110,8 @@ def test_archives_are_encrypted_bounded_pinned_and_verified(bounded: LocalCluste
     assert [item["name"] for item in listed["items"]] == archives(bounded)
 
     def told() -> bool:
-        shown = bounded.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").stdout
-        return {"Checkpointed", "CheckpointRemoved"} <= set(shown.split())
+        events = bounded.get("/api/v1/namespaces/default/events")["items"]
+        return {"Checkpointed", "CheckpointRemoved"} <= {event["reason"] for event in events}
 
     eventually(told, within_s=20, what="events of what was made and removed")
 

@@ -186,7 +186,7 @@ def test_diagnostics_answer_through_the_proxy(cluster: LocalCluster) -> None:
     eventually(
         lambda: (
             'orch_healthcheck{name="runtime",type="readyz"} 1'  # which nobody asked for
-            in cluster.kubectl("get", "--raw", cluster.proxy("/metrics/slis")).stdout
+            in cluster.request(cluster.proxy("/metrics/slis"))
         ),
         within_s=30,
         what="health is measured",
@@ -194,7 +194,7 @@ def test_diagnostics_answer_through_the_proxy(cluster: LocalCluster) -> None:
     shown = 'container_cpu_usage_seconds_total{container="cpu"'
 
     def resource() -> str:
-        page = cluster.kubectl("get", "--raw", cluster.proxy("/metrics/resource")).stdout
+        page = cluster.request(cluster.proxy("/metrics/resource"))
         return page if shown in page else ""
 
     page = eventually(resource, within_s=20, what="the loop's reading has the container")

@@ -54,8 +54,8 @@ def client(server: ApiServer, binary: str, cache: Path) -> Kubectl:
 
 
 @pytest.fixture
-def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
-    return client(server, kubectls()[0], tmp_path)
+def kubectl(server: ApiServer) -> Kubectl:
+    return client(server, kubectls()[0], server.directory / "cache")
 
 
 def manifest(template: str, name: str) -> str:
@@ -127,7 +127,7 @@ def test_a_pod_is_described_with_its_events(kubectl: Kubectl) -> None:
     kubectl("delete", "pod", "told", "--force", "--grace-period=0")
 
 
-def test_watching_shows_changes_as_rows(kubectl: Kubectl) -> None:
+def test_watching_shows_changes_as_rows(server: ApiServer, kubectl: Kubectl) -> None:
     def create(name: str) -> None:
         watched = manifest(POD, name).replace("app: web", "app: watched")
         kubectl("create", "-f", "-", stdin=watched)
@@ -141,7 +141,7 @@ def test_watching_shows_changes_as_rows(kubectl: Kubectl) -> None:
         assert process.stdout is not None
         heading, listed = (process.stdout.readline().split() for _ in range(2))
         create("seen")  # the watch goes on from the list that was just shown
-        kubectl.set_status(f"{PODS}/seen", {"phase": "Running"})
+        server.set_status(f"{PODS}/seen", {"phase": "Running"})
         kubectl("label", "pod", "seen", "app-")
         lines = [process.stdout.readline().split() for _ in range(3)]
     finally:
@@ -156,14 +156,22 @@ def test_watching_shows_changes_as_rows(kubectl: Kubectl) -> None:
     kubectl("delete", "pod", "seen", "listed", "--force", "--grace-period=0")
 
 
-def test_waiting_ends_when_the_condition_comes_true(kubectl: Kubectl) -> None:
+def watches_pods(server: ApiServer) -> bool:
+    lines = server.request("/metrics").splitlines()
+    counts = [line for line in lines if line.startswith("apiserver_longrunning_requests{")]
+    pods = [line for line in counts if 'resource="pods"' in line and 'verb="WATCH"' in line]
+    return any(float(line.split()[-1]) > 0 for line in pods)
+
+
+def test_waiting_ends_when_the_condition_comes_true(server: ApiServer, kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=manifest(POD, "waited"))
     process = subprocess.Popen(
         kubectl.command("wait", "pod/waited", "--for=condition=Ready", "--timeout=20s"),
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
+    eventually(lambda: watches_pods(server), within_s=20, what="it waits")
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    kubectl.set_status(f"{PODS}/waited", ready)
+    server.set_status(f"{PODS}/waited", ready)
     assert process.communicate(timeout=20)[0].strip() == "pod/waited condition met"
     kubectl("delete", "pod", "waited", "--force", "--grace-period=0")
 

@@ -75,7 +75,7 @@ def world(
     name = version_of(request.param).replace(".", "-")
     cache_dir = server.directory / f"cache-{name}"
     kubectl = Kubectl(request.param, server.directory / "kubeconfig", cache_dir)
-    made = World(kubectl, f"v-{name}", f"node-{name}", server.directory)
+    made = World(kubectl, f"v-{name}", f"node-{name}", server)
     kubectl("create", "namespace", made.namespace)
     node = {
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": made.node},

@@ -47,8 +47,7 @@ def cgroups_of(container_ids: set[str]) -> list[Path]:
 
 def demo_containers(cluster: LocalCluster) -> set[str]:
     """Ids of the demo pod's containers, once all of them run."""
-    done = cluster.kubectl("get", "pod", f"demo-{cluster.node}", "-o", "json", check=False)
-    statuses = json.loads(done.stdout or "{}").get("status", {}).get("containerStatuses", [])
+    statuses = cluster.pod(f"demo-{cluster.node}")["status"].get("containerStatuses", [])
     ids = {s["containerID"].removeprefix("containerd://") for s in statuses if s["ready"]}
     return ids if len(ids) == 3 else set()
 

@@ -79,7 +79,7 @@ class Both:
     def __init__(self, server: ApiServer, folder: Path) -> None:
         assert KUBECTL is not None
         self.kubeconfig = str(server.directory / "kubeconfig")
-        self.kubectl = Kubectl(KUBECTL, Path(self.kubeconfig), folder / "cache")
+        self.kubectl = Kubectl(KUBECTL, Path(self.kubeconfig), server.directory / "cache")
         self.folder = folder
 
     def ours(self, *words: str, code: int = 0) -> Result:

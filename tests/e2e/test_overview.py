@@ -59,7 +59,7 @@ async def test_a_browser_shows_the_node_with_its_pods_and_pressure(
     page = cluster.proxy("/overview")
 
     def is_measured() -> bool:
-        text = cluster.kubectl("get", "--raw", page).stdout
+        text = cluster.request(page)
         is_ready = "3/3 ready" in text and "runtime ok" in text  # checks are made each 5 s
         return is_ready and re.search(r"cpu localhost/\S+ running", text) is not None
 

@@ -13,6 +13,8 @@ from tests.e2e.harness import LocalCluster, eventually
 
 pytestmark = pytest.mark.seconds(40)
 
+PODS = "/api/v1/namespaces/default/pods"
+
 
 def apply(cluster: LocalCluster, tmp_path: Path, pod: dict[str, Any]) -> str:
     path = tmp_path / f"{pod['metadata']['name']}.json"
@@ -185,7 +187,7 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
 
     assert eventually(ended, within_s=20, what="the container ran and ended")["exitCode"] == 0
     eventually(
-        lambda: cluster.kubectl("logs", name, "-c", "debug").stdout.endswith("sleep 1000 "),
+        lambda: cluster.request(f"{PODS}/{name}/log?container=debug").endswith("sleep 1000 "),
         within_s=10,
         what="its log",
     )
@@ -289,8 +291,7 @@ def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluste
     name = f"own-{cluster.node}"
 
     def running() -> str:
-        done = cluster.kubectl("get", "pod", name, "-o", "json", check=False)
-        statuses = json.loads(done.stdout or "{}").get("status", {}).get("containerStatuses", [])
+        statuses = cluster.pod(name)["status"].get("containerStatuses", [])
         return statuses[0]["containerID"] if statuses and statuses[0]["ready"] else ""
 
     manifest.write_text(text % 1000)
@@ -307,7 +308,7 @@ def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluste
 
     manifest.unlink()
     eventually(
-        lambda: cluster.kubectl("get", "pod", name, check=False).returncode != 0,
+        lambda: name not in [pod["metadata"]["name"] for pod in cluster.get(PODS)["items"]],
         within_s=30,
         what="pod and mirror are gone",
     )

@@ -17,6 +17,7 @@ from tests.e2e.harness import LocalCluster, eventually
 
 pytestmark = pytest.mark.seconds(40)
 
+EVENTS = "/api/v1/namespaces/default/events"
 SERVE = "mkdir /www; echo ok > /www/up; exec httpd -f -p 8080 -h /www"
 FAST = {"periodSeconds": 1, "failureThreshold": 2}
 HTTP_UP = {"httpGet": {"path": "/up", "port": 8080}}
@@ -140,8 +141,7 @@ def test_every_restart_policy_and_probe_shows_what_users_expect(
     )
 
     def reasons() -> set[str]:
-        shown = cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").stdout
-        return set(shown.split())
+        return {event["reason"] for event in cluster.get(EVENTS)["items"]}
 
     expected = {"Pulled", "Created", "Started", "BackOff", "Unhealthy"}
     eventually(lambda: expected <= reasons(), within_s=30, what=f"events {expected}")

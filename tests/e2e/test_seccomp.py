@@ -122,10 +122,10 @@ def found_in(cluster: LocalCluster, pod_name: str, container_name: str) -> str:
     """What the container printed about itself."""
 
     def printed() -> str:
-        done = cluster.kubectl("logs", pod_name, "-c", container_name, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        log = f"/api/v1/namespaces/default/pods/{pod_name}/log?container={container_name}"
+        return cluster.request(log).strip()
 
-    text: str = eventually(printed, within_s=60, what=f"{pod_name}/{container_name} says", poll_s=1)
+    text: str = eventually(printed, within_s=60, what=f"{pod_name}/{container_name} says")
     return text
 
 

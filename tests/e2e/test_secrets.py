@@ -8,6 +8,7 @@ tests/nodeagent/commands/test_debug.py.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import signal
@@ -32,6 +33,8 @@ from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import clock
 from orch.up.layout import issue_certificates
 from tests.e2e.harness import eventually
+from tests.fakes.cri_server import CriServer
+from tests.fakes.runtime import FakeRuntime
 from tests.orch.server.authn.test_credential_files import cheap
 
 pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600), pytest.mark.seconds(100)]
@@ -183,7 +186,7 @@ class World:
             "tlsCertFile": self.pki.nodeagent.cert_file,
             "tlsPrivateKeyFile": self.pki.nodeagent.key_file,
             "authentication": {"x509": {"clientCAFile": self.pki.ca_file}},
-            "containerRuntimeEndpoint": f"unix://{self.folder / 'no.sock'}",
+            "containerRuntimeEndpoint": f"unix://{self.folder / 'cri.sock'}",
             "podLogsDir": str(self.folder / "podlogs"),
             "staticPodURL": f"http://{user}@127.0.0.1:{pods_port}/pods?key={SECRETS['url-query']}",
             "staticPodURLHeader": {"X-Token": [SECRETS["header"]]},
@@ -258,8 +261,24 @@ def ready(world: World, program: str) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_secret_is_shown(tmp_path: Path, free_port: Callable[[], int], log_format: str) -> None:
+async def test_no_secret_is_shown(
+    tmp_path: Path, free_port: Callable[[], int], log_format: str
+) -> None:
     world = World(tmp_path, free_port, log_format)
+    runtime = CriServer(FakeRuntime(), tmp_path / "cri.sock")
+    await runtime.start()
+    try:
+        await asyncio.to_thread(run_everything, world)
+    finally:
+        await runtime.stop()
+    needles = world.needles()
+    assert len(needles) > len(SECRETS) + 8
+    found = {(use, name) for name, text in world.shown.items() for use in needles
+             if needles[use] in text}  # fmt: skip
+    assert found == set()
+
+
+def run_everything(world: World) -> None:
     with ExitStack() as stack:
         stack.enter_context(running(world, "apiserver", world.apiserver()))
         ready(world, "apiserver")
@@ -279,13 +298,8 @@ def test_no_secret_is_shown(tmp_path: Path, free_port: Callable[[], int], log_fo
         offline(world)
     for program in MODULES:
         world.shown[f"log of {program}"] = world.log(program)
-    world.shown["audit log"] = (tmp_path / "audit.log").read_text()
+    world.shown["audit log"] = (world.folder / "audit.log").read_text()
     assert all(world.shown[f"log of {program}"] for program in MODULES)
-    needles = world.needles()
-    assert len(needles) > len(SECRETS) + 8
-    found = {(use, name) for name, text in world.shown.items() for use in needles
-             if needles[use] in text}  # fmt: skip
-    assert found == set()
 
 
 def secrets_are_in_use(world: World) -> None:

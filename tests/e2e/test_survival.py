@@ -107,7 +107,7 @@ def test_an_api_server_gone_for_a_minute_loses_no_pod(cluster: LocalCluster, pod
     finally:
         os.kill(cluster.process.pid, signal.SIGCONT)
     eventually(
-        lambda: cluster.kubectl("get", "--raw", "/readyz", check=False).stdout == "ok",
+        lambda: cluster.request("/readyz") == "ok",
         within_s=20,
         what="the API server answers again",
     )
