@@ -20,6 +20,7 @@ from aiohttp.web_request import BaseRequest
 
 from orch.component.http import tcp
 from orch.component.http.fair_queue import Turns
+from orch.component.http.intake import Intake
 from orch.component.http.slow_clients import SlowClients
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -36,6 +37,7 @@ _TLS_BUFFER_BYTES = 16_384  # a whole record
 _TLS_BUFFER_KIB = 64  # at which reading or writing waits, beside the socket's own buffer
 _LATE_BYTES = 64 * 1024  # of a body, read after its answer so that the client gets to see that
 _FRAMING_BYTES = 16 * 1024  # of a body's chunks, beside a quarter of what is in them
+_SLICE_BYTES = 2048  # parsed in one go: up to a millisecond, in chunks of a byte
 
 
 def limit_tls_buffers() -> None:
@@ -99,6 +101,11 @@ class Connection(web.RequestHandler):
         self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
         self._heir: asyncio.Protocol | None = None  # what is received is no longer HTTP
+        self.intakes: tuple[Intake, Intake] | None = None  # for USER and below, and for KEPT
+        self._unparsed = b""
+        self._is_taken = False  # by an intake, which parses
+        self._is_read = True  # the transport is not paused
+        self._may_read = True  # apart from what the intake says
 
     @property
     def is_idle(self) -> bool:
@@ -120,7 +127,7 @@ class Connection(web.RequestHandler):
     @property
     def is_quiet(self) -> bool:
         """The client is there, and has sent nothing beyond the request."""
-        more = self._message_tail or self._messages or self._head_bytes
+        more = self._message_tail or self._messages or self._head_bytes or self._unparsed
         return not more and self.transport is not None and not self.transport.is_closing()
 
     def hand_over(self, heir: asyncio.Protocol) -> None:
@@ -175,13 +182,66 @@ class Connection(web.RequestHandler):
         return finished
 
     def data_received(self, data: bytes) -> None:
+        """Parse it, with what is left of earlier data; or later, when the intake has time."""
+        if self._heir is not None:
+            self._heir.data_received(data)
+            return
+        free = self._upgraded or self.rank is Rank.PRIVILEGED
+        if self.intakes is None or (free and not self._unparsed):
+            self._receive(data)
+            return
+        self._unparsed += data
+        if not self._is_taken:
+            self._take()
+
+    def _take(self) -> None:
+        if self.intakes is not None:
+            self._is_taken = True
+            self.intakes[self.rank >= Rank.KEPT].take(self)
+
+    @property
+    def payer(self) -> object:
+        """Of the time for parsing: who asked last, or an address."""
+        return self.network if self.owner is None else self.owner
+
+    def parse_slice(self) -> bool:
+        """Parse the next bytes; whether there are more that may be parsed now."""
+        size = len(self._unparsed) if self._upgraded else _SLICE_BYTES
+        data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
+        self._receive(data)
+        return bool(self._unparsed) and not (self._reading_paused or self._buffer_paused)
+
+    def hold(self) -> None:
+        """Receive no more: the intake has no time for it yet."""
+        self._is_read = False
+        super()._pause_transport_reading()
+
+    def release(self) -> None:
+        """The intake has parsed what it may."""
+        self._is_taken = False
+        if self._may_read and not self._is_read:
+            self._resume_transport_reading()
+
+    def _pause_transport_reading(self) -> None:
+        self._may_read = self._is_read = False
+        super()._pause_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        """Not while the intake has it in hand; and first parse what is there."""
+        self._may_read = True
+        if self._is_taken:
+            return
+        if self._unparsed:
+            self._take()
+        else:
+            self._is_read = True
+            super()._resume_transport_reading()
+
+    def _receive(self, data: bytes) -> None:
         """Accept data even while the server stops, if it belongs to a body still arriving.
 
         Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
         """
-        if self._heir is not None:
-            self._heir.data_received(data)
-            return
         in_body = self._body is not None and not self._body.is_eof()
         if in_body and self._body is self._answered:
             self._late_bytes += len(data)
@@ -220,11 +280,12 @@ class Connection(web.RequestHandler):
 
     def _receive_body(self, size: int) -> None:
         """A body in tiny chunks, or with endless extensions of them, is refused: its framing costs
-        more than its bytes. What the parser puts aside while nobody reads is not judged yet.
+        more than its bytes. What the parser puts aside while nobody reads is not judged yet, and
+        what comes after the answer is bounded as such.
         """
         self._body_bytes += size
         body = self._body
-        if body is None or self._reading_paused:
+        if body is None or body is self._answered or self._reading_paused:
             return
         if self._body_bytes > body.total_bytes * 5 // 4 + _FRAMING_BYTES:
             text = "the chunks of the body are too small: send larger ones, or its length"
@@ -240,6 +301,7 @@ class Connection(web.RequestHandler):
         if self.slow_clients is not None:
             self.slow_clients.resumed(self)
         self._body = self._answered = None
+        self._unparsed = b""
         wanted = request is not None and request.method not in _READS and not self.only_for_client
         if self._heir is not None:
             self._heir.connection_lost(None)

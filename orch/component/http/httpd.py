@@ -26,6 +26,7 @@ from orch.component.http.connection import Connection, limit_tls_buffers
 from orch.component.http.connection_limit import AcceptedSocket, ConnectionLimit
 from orch.component.http.fair_queue import Turns
 from orch.component.http.fast_path import take_shortcut
+from orch.component.http.intake import Intake
 from orch.component.http.responses import (
     answer_error,
     api_errors,
@@ -232,6 +233,7 @@ class HttpServer:
 
     async def _listen(self, manager: web.Server) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
+        intakes = Intake(loop), Intake(loop)
         if self.ssl_context is not None:
             limit_tls_buffers()
 
@@ -247,6 +249,7 @@ class HttpServer:
             )
             connection.slow_clients = self._slow_clients
             connection.turns = self._turns
+            connection.intakes = intakes
             self._connections.add(connection)
             return connection
 

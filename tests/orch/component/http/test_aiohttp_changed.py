@@ -33,8 +33,9 @@ PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 NAMES: tuple[tuple[str, Any, str], ...] = (
     ("Connection", RequestHandler, "_close _force_close _current_request _messages _task_handler"),
     ("Connection", RequestHandler, "close force_close transport _waiter _pause_transport_reading"),
+    ("Connection", RequestHandler, "_resume_transport_reading _reading_paused _buffer_paused"),
     ("fast_path.takes_more", RequestHandler, "writing_paused"),
-    ("Connection.data_received", RequestHandler, "_payload_parser"),
+    ("Connection.data_received", RequestHandler, "_payload_parser _upgraded"),
     ("BareResponse", web.StreamResponse, "_prepare_headers"),
     ("Shortcut", web.Request, "_match_info"),
     ("Shortcut", web.UrlMappingMatchInfo, "add_app current_app freeze"),

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
-from orch.component.http import httpd, slow_clients
+from orch.component.http import httpd, intake, slow_clients
 from orch.component.http.connection import MAX_HEAD_BYTES, Connection
 from orch.component.http.httpd import HttpServer
 from orch.component.http.sliced_response import LazyBody
@@ -270,6 +270,33 @@ async def test_a_body_is_no_head_however_it_arrives(served: Served) -> None:
     head = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n" % len(body)
     twice = (head + b"\r\n" + body) + (head + b"Connection: close\r\n\r\n" + body)
     assert (await served.send(twice)).count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+_GET = b"GET / HTTP/1.1\r\n" + HOST + b"%s\r\n"
+_POST = b"POST / HTTP/1.1\r\n" + HOST + b"%s\r\n"
+_CLOSE = b"Connection: close\r\n"
+LONG = {
+    "a hundred requests at once": (100, _GET % b"" * 99 + _GET % _CLOSE),
+    "a long head": (1, _GET % (b"A: %s\r\n" % (b"b" * 4000) * 9 + _CLOSE)),
+    "bodies of a known length": (
+        3,
+        (_POST % b"Content-Length: 50000\r\n" + bytes(50_000)) * 2 + _GET % _CLOSE,
+    ),
+    "bodies in chunks": (
+        3,
+        (CHUNKED + b"20\r\n%s\r\n" % bytes(32) * 1500 + b"0\r\n\r\n") * 2 + _GET % _CLOSE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("count", "raw"), LONG.values(), ids=LONG)
+async def test_what_waits_for_time_of_the_loop_is_answered_like_anything_else(
+    count: int, raw: bytes, served: Served, monkeypatch
+) -> None:
+    monkeypatch.setattr(intake, "OWN_S", 1e-9)  # a slice in each window
+    monkeypatch.setattr(intake, "LITTLE_S", 1e-9)
+    assert (await served.send(raw)).count(b"HTTP/1.1 200 OK\r\n") == count
+    assert served.requests == count
 
 
 async def test_nothing_of_a_request_is_kept_once_it_is_answered(

@@ -1,0 +1,105 @@
+"""The event loop's time for parsing what clients send, shared among them.
+
+In one turn the loop reads all sockets that are ready, so without a bound a turn would take as long
+as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, and all together
+4, but whoever sends little need not wait for who sends much. What is more waits, unparsed: owners
+come in rotation, with a slice of one of their connections in a turn of the loop. Knows neither HTTP
+nor requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+WINDOW_S = 0.010
+OWN_S = 0.002  # of a window, for one owner
+ALL_S = 0.004
+LITTLE_S = 0.0003  # of one owner: a few requests
+
+
+class Receiver(Protocol):
+    """Has received bytes that are not parsed yet; they belong to `payer`."""
+
+    @property
+    def payer(self) -> object:
+        """Whoever shares the time of one owner."""
+
+    def parse_slice(self) -> bool:
+        """Parse a bounded piece; whether there is more that may be parsed now."""
+
+    def hold(self) -> None:
+        """More is not received until `release`."""
+
+    def release(self) -> None:
+        """All is parsed that may be."""
+
+
+class Intake:
+    """Parses in its own time: `take` returns at once, with all parsed or the receiver held."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._end_s = 0.0  # of the window
+        self._used_s: dict[object, float] = {}  # in the window, by owner
+        self._all_s = 0.0
+        self._waiting: dict[object, deque[Receiver]] = {}  # by owner; the next one first
+        self._going_on: asyncio.Handle | None = None
+
+    def take(self, receiver: Receiver) -> None:
+        """Parse what it has received, or as much as there is time for; the rest in its turn."""
+        owner, began_s = receiver.payer, self._loop.time()
+        if began_s >= self._end_s:
+            self._begin(began_s)
+        while owner not in self._waiting and self._has_time(owner):
+            more = receiver.parse_slice()
+            ended_s = self._loop.time()
+            self._charge(owner, ended_s - began_s)
+            if not more:
+                receiver.release()
+                return
+            began_s = ended_s
+        receiver.hold()
+        self._wait(owner, receiver)
+
+    def _begin(self, now_s: float) -> None:
+        self._end_s = now_s + WINDOW_S
+        self._used_s.clear()
+        self._all_s = 0.0
+
+    def _has_time(self, owner: object) -> bool:
+        return self._used_s.get(owner, 0.0) < (OWN_S if self._all_s < ALL_S else LITTLE_S)
+
+    def _charge(self, owner: object, seconds: float) -> None:
+        self._used_s[owner] = self._used_s.get(owner, 0.0) + seconds
+        self._all_s += seconds
+
+    def _wait(self, owner: object, receiver: Receiver) -> None:
+        self._waiting.setdefault(owner, deque()).append(receiver)
+        if self._going_on is None:
+            self._going_on = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Parse one slice of whoever is next; then it is the turn of everything else."""
+        self._going_on = None
+        began_s = self._loop.time()
+        if began_s >= self._end_s:
+            self._begin(began_s)
+        owner = next(filter(self._has_time, self._waiting), None)
+        if owner is None:
+            if self._waiting:
+                self._going_on = self._loop.call_at(self._end_s, self._go_on)
+            return
+        receivers = self._waiting.pop(owner)
+        receiver = receivers.popleft()
+        if receivers:
+            self._waiting[owner] = receivers
+        if self._waiting:
+            self._going_on = self._loop.call_soon(self._go_on)
+        more = receiver.parse_slice()
+        self._charge(owner, self._loop.time() - began_s)
+        if more:
+            self._wait(receiver.payer, receiver)
+        else:
+            receiver.release()

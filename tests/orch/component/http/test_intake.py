@@ -1,0 +1,131 @@
+"""Whose bytes are parsed when: at once, in turns, or in the next window."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orch.component.http.intake import ALL_S, LITTLE_S, OWN_S, WINDOW_S, Intake
+
+SLICE_S = OWN_S / 3.9  # four exceed a share
+
+
+class Clients:
+    """Receivers on a loop whose clock only parsing moves, or the test; `parsed` are their slices
+    in order.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: self.now_s)
+        self.now_s = 1000.0
+        self.intake = Intake(loop)
+        self.parsed: list[str] = []
+        self.held: list[str] = []
+        self.released: list[str] = []
+
+    def send(self, name: str, slices: int, payer: object = "") -> Client:
+        client = Client(self, name, slices, payer or name)
+        self.intake.take(client)
+        return client
+
+    async def turns(self, count: int) -> list[str]:
+        """What is parsed in so many turns of the loop."""
+        before = len(self.parsed)
+        for _ in range(count):
+            await asyncio.sleep(0)
+        return self.parsed[before:]
+
+
+class Client:
+    def __init__(self, clients: Clients, name: str, slices: int, payer: object) -> None:
+        self._clients = clients
+        self._name = name
+        self._slices = slices
+        self.payer = payer
+
+    def parse_slice(self) -> bool:
+        self._clients.now_s += SLICE_S
+        self._clients.parsed.append(self._name)
+        self._slices -= 1
+        return self._slices > 0
+
+    def hold(self) -> None:
+        self._clients.held.append(self._name)
+
+    def release(self) -> None:
+        self._clients.released.append(self._name)
+
+
+@pytest.fixture
+async def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
+    return Clients(monkeypatch)
+
+
+async def test_what_is_sent_is_parsed_at_once_within_the_share_of_its_owner(
+    clients: Clients,
+) -> None:
+    clients.send("a", 3)
+    assert (clients.parsed, clients.held, clients.released) == (["a"] * 3, [], ["a"])
+
+
+async def test_what_exceeds_the_share_of_its_owner_waits_for_the_next_window(
+    clients: Clients,
+) -> None:
+    clients.send("a", 6)
+    assert (clients.parsed, clients.held, clients.released) == (["a"] * 4, ["a"], [])
+    assert await clients.turns(5) == []
+    clients.now_s += WINDOW_S
+    assert await clients.turns(5) == ["a"] * 2
+    assert clients.released == ["a"]
+
+
+async def test_all_connections_of_an_owner_share_its_time(clients: Clients) -> None:
+    for name in "abcdef":
+        clients.send(name, 2, "mallory")
+    assert clients.parsed == list("aabb")
+    clients.send("x", 1)
+    assert clients.parsed == list("aabbx")
+    clients.now_s += WINDOW_S
+    assert await clients.turns(20) == list("cdef")
+
+
+async def test_owners_that_wait_come_in_rotation_a_slice_in_a_turn(clients: Clients) -> None:
+    for name in "abc":
+        clients.send(name, 7)
+    clients.now_s += WINDOW_S
+    taken = [await clients.turns(1) for _ in range(9)]
+    assert max(map(len, taken)) == 1
+    assert "".join(name for one in taken for name in one).startswith("abcabc")
+
+
+async def test_an_owner_alone_is_held_to_its_share_and_all_together_to_theirs(
+    clients: Clients,
+) -> None:
+    for name in "abcd":
+        clients.send(name, 100)
+    for _ in range(3):
+        began_s = clients.now_s = clients.now_s + WINDOW_S
+        await clients.turns(40)
+        assert ALL_S <= clients.now_s - began_s < ALL_S + 2 * LITTLE_S + 2 * SLICE_S
+
+
+async def test_who_sends_little_need_not_wait_for_who_sends_much(clients: Clients) -> None:
+    clients.send("a", 100)
+    clients.send("b", 100)
+    clients.send("c", 2)
+    assert clients.parsed == ["a"] * 4 + ["b"] * 4 + ["c"]
+    clients.now_s += WINDOW_S
+    assert "c" in await clients.turns(3)
+
+
+async def test_a_connection_waits_with_those_of_whoever_it_belongs_to_by_then(
+    clients: Clients,
+) -> None:
+    stranger = clients.send("a", 10, "network")
+    clients.send("b", 10, "network")
+    clients.send("c", 10, "network")
+    stranger.payer = "mallory"
+    clients.now_s += WINDOW_S
+    assert "".join(await clients.turns(6)) == "abacab"
