@@ -92,7 +92,7 @@ class Binder:
         rooms = self._ledger.look(cluster, began_s)
         self._defects.retain(self._ledger.waiting)
         self._metrics.pending.set(len(self._ledger.waiting))
-        pods, next_s = self._ledger.due(began_s)
+        pods, _ = self._ledger.due(began_s)
         until_s = time() + ROUND_S
         for pod in pods:
             if len(found) == ROUND_WRITES or time() > until_s:
@@ -106,7 +106,7 @@ class Binder:
             else:
                 if isinstance(place, Room) or not _is_told(pod, place):
                     found.append((pod, place))
-        return found, next_s
+        return found, self._ledger.due(time())[1]
 
     def _place(self, pod: Pod, rooms: Sequence[Room], now_s: float) -> Room | str:
         wanted = placement.demand(pod)
