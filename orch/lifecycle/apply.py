@@ -116,15 +116,7 @@ class Applier:
 
     async def _mark_unscheduled(self, pod: Pod, message: str) -> None:
         self._events.note(pod, "Warning", "FailedScheduling", message)
-        scheduled = PodCondition(
-            type="PodScheduled",
-            status="False",
-            reason="NodeNotFound",
-            message=message,
-            lastTransitionTime=times.format_time(self._now()),
-        )
-        kept = [c for c in pod.status.conditions or () if c.type != scheduled.type]
-        await self._patch_status(pod, {"conditions": [c.to_wire() for c in (*kept, scheduled)]})
+        await mark_unscheduled(self._client, pod, "NodeNotFound", message, now=self._now)
 
     async def _evict(self, pod: Pod) -> bool:
         """Once: until the watch shows the deletion, further decisions ask for it again."""
@@ -182,18 +174,35 @@ class Applier:
         await self._patch_status(pod, {**status, "conditions": listed})
 
     async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
-        meta = pod.metadata
-        await self._client.patch(
-            Pod,
-            meta.name,
-            {"metadata": _version(pod), "status": status},
-            namespace=meta.namespace or "",
-            subresource="status",
-        )
+        await _patch_status(self._client, pod, status)
 
     async def _node_exists(self, name: str) -> bool:
         """Ask the server, not the view: a removal cannot be undone."""
         return await self._client.find(Node, name) is not None
+
+
+async def mark_unscheduled(
+    client: ApiClient, pod: Pod, reason: str, message: str, *, now: Now
+) -> None:
+    """Say why the pod has no node that it can run on."""
+    conditions = {c.type: c for c in pod.status.conditions or ()}
+    before = conditions.pop("PodScheduled", None)
+    since = before.lastTransitionTime if before and before.status == "False" else None
+    scheduled = PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason=reason,
+        message=message,
+        lastTransitionTime=since or times.format_time(now()),
+    )
+    listed = [c.to_wire() for c in (*conditions.values(), scheduled)]
+    await _patch_status(client, pod, {"conditions": listed})
+
+
+async def _patch_status(client: ApiClient, pod: Pod, status: dict[str, Any]) -> None:
+    change = {"metadata": _version(pod), "status": status}
+    namespace = pod.metadata.namespace or ""
+    await client.patch(Pod, pod.metadata.name, change, namespace=namespace, subresource="status")
 
 
 def _shown(action: Action) -> str:

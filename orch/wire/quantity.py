@@ -7,6 +7,7 @@ apimachinery `api/resource/quantity.go`. Values are exact decimals, never binary
 from __future__ import annotations
 
 import decimal
+import functools
 import re
 from decimal import Decimal
 from typing import Annotated
@@ -76,6 +77,7 @@ def _capped(number: Decimal, exponent: int) -> Decimal:
     return number.scaleb(exponent, _EXACT)
 
 
+@functools.lru_cache(4096, typed=True)  # the same few are read again and again
 def to_milli(text: str | int | float) -> int:
     """Thousandths, rounded up: `0.5` → 500, `1n` → 1."""
     return _rounded_up(parse_quantity(text) * 1000)

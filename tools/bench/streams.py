@@ -1,8 +1,8 @@
 """`exec` beside the runtime's own, and 1 GiB copied both ways: real containerd, API server, agent.
 
 The same client runs `true` in one container by turns: at the runtime's streaming server, as `crictl
-exec` does, and through API server and agent, each time over a new TLS connection. Where `crictl`
-is on the path its whole process is compared with that of `kubectl` too.
+exec` does, and through API server and agent, each time over a new TLS connection. So do the
+commands, `crictl` (of cri-tools) if it is on the path.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import ssl
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -116,23 +117,35 @@ async def _session(url: str, tls: ssl.SSLContext | None) -> None:
 def _compare_processes(
     cluster: LocalCluster, endpoint: str, container_id: str, table: Table
 ) -> None:
-    kubectl = [shutil.which("kubectl") or "kubectl", f"--kubeconfig={cluster.info['kubeconfig']}",
-               "exec", "p", "--", "true"]  # fmt: skip
-    ours_s = _process_s(kubectl)
-    table.row("`kubectl exec p -- true`, median", ours_s * 1000, unit=" ms")
+    """Commands as a person gives them, each from its start to its end, by turns."""
+    config = f"--kubeconfig={cluster.info['kubeconfig']}"
+    commands = {
+        "kubectl": [shutil.which("kubectl") or "kubectl", config, "exec", "p", "--", "true"],
+        "orchctl": [
+            str(Path(sys.executable).with_name("orchctl")),
+            config,
+            "exec",
+            "p",
+            "--",
+            "true",
+        ],
+    }
     if crictl := shutil.which("crictl"):
-        own_s = _process_s([crictl, "-r", endpoint, "exec", container_id, "true"])
-        table.row("`crictl exec` of `true`, median", own_s * 1000, unit=" ms")
-        table.row("kubectl's against crictl's", ours_s / own_s, at_most=LIMIT, unit=" x")
-
-
-def _process_s(command: list[str]) -> float:
-    taken = []
-    for _ in range(ROUNDS // 4 + 1):
-        began_s = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-        taken.append(time.perf_counter() - began_s)
-    return statistics.median(taken[1:])
+        commands["crictl"] = [crictl, "-r", endpoint, "exec", container_id, "true"]
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(ROUNDS // 2 + 2):
+        for name, command in commands.items():
+            began_s = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+            if number >= 2:
+                taken[name].append(time.perf_counter() - began_s)
+    seen_s = {name: statistics.median(each) for name, each in taken.items()}
+    for name, each_s in seen_s.items():
+        table.row(f"`{name} exec` of `true`, the whole process, median", each_s * 1000, unit=" ms")
+    if "crictl" in seen_s:
+        ratio = seen_s["kubectl"] / seen_s["crictl"]
+        table.row("kubectl's process against crictl's", ratio, at_most=LIMIT, unit=" x")
+        table.row("orchctl's against crictl's", seen_s["orchctl"] / seen_s["crictl"], unit=" x")
 
 
 def _copy(cluster: LocalCluster, directory: Path, table: Table) -> None:

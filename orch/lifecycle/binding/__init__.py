@@ -1,3 +1,3 @@
-"""Pods without a node get one: `placement` says where a pod fits, `waiting` whose turn it is (both
-without I/O), `binder` looks, binds and tells.
+"""Pods without a node get one: `placement` says where a pod fits, `ledger` what counts where and
+whose turn it is (both without I/O), `binder` binds and tells.
 """

@@ -7,22 +7,32 @@ for beside other pods is not weighed, and such a pod is not placed at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from orch.wire import names, quantity, raw
 from orch.wire.podrules import fit
 from orch.wire.podrules.fit import HostPort, NodeChoice, given
-from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, is_critical, is_tolerated
+from orch.wire.podrules.podspec import (
+    FINAL_PHASES,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    is_critical,
+    is_tolerated,
+)
 from orch.wire.podrules.resources import STANDARD
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
 
 OWN_SCHEDULER = "default-scheduler"
-_WEIGHED = ("cpu", "memory")
+_PODS = "pods"
+_WEIGHED = ("cpu", "memory", _PODS)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHOWN_MAX = 30  # reasons: every taint of every node may be one
+
+K = TypeVar("K")
 
 
 class Cluster(NamedTuple):
@@ -32,54 +42,78 @@ class Cluster(NamedTuple):
     pods: Mapping[str, Pod]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a pod takes of its node, in thousandths."""
+class Demand(NamedTuple):
+    """What a pod takes of its node, amounts in thousandths; itself is one of "pods"."""
 
     amounts: Mapping[str, int]
     ports: Sequence[HostPort] = ()
 
 
 def demand(pod: Pod) -> Demand:
-    return Demand(fit.amounts(pod), tuple(fit.host_ports(pod)))
+    return Demand({**fit.amounts(pod), _PODS: 1000}, fit.host_ports(pod))
 
 
-@dataclass(slots=True)
-class Room:
-    """A node and what is in use of it. `sizes` are those of its amounts that were read already:
-    a node may report thousands of which nobody asks.
-    """
+class Use:
+    """What pods have taken of a node; nothing else is mentioned."""
 
-    node: Node
-    sizes: dict[str, int | None] = field(default_factory=dict)  # thousandths; None: not readable
-    used: dict[str, int] = field(default_factory=dict)
-    pods: int = 0
-    ports: list[HostPort] = field(default_factory=list)
-    closed_to: set[str] = field(default_factory=set)  # namespaces, as the API server said
-
-    def size(self, resource: str) -> int | None:
-        """How much there is; None if it is not reported, or is no amount."""
-        text = (self.node.status.allocatable or {}).get(resource)
-        if text is not None and resource not in self.sizes:
-            try:
-                self.sizes[resource] = quantity.to_milli(text)
-            except ValueError:
-                self.sizes[resource] = None
-        return self.sizes.get(resource)
+    def __init__(self) -> None:
+        self.amounts = Counter[str]()
+        self.ports = Counter[HostPort]()
 
     def take(self, wanted: Demand) -> None:
-        self.pods += 1
-        self.ports += wanted.ports
-        for resource, amount in wanted.amounts.items():
-            self.used[resource] = self.used.get(resource, 0) + amount
+        self.amounts.update(wanted.amounts)
+        self.ports.update(wanted.ports)
 
-    def use(self, wanted: Demand) -> tuple[float, str]:
+    def give_back(self, wanted: Demand) -> None:
+        _subtract(self.amounts, wanted.amounts)
+        _subtract(self.ports, Counter(wanted.ports))
+
+
+def _subtract(counted: Counter[K], less: Mapping[K, int]) -> None:
+    """At the cost of what is subtracted, not of all that is counted."""
+    for key, amount in less.items():
+        counted[key] -= amount
+        if not counted[key]:
+            del counted[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A node and what is in use of it."""
+
+    node: Node
+    in_use: Use
+    closed_to: Collection[str] = ()  # namespaces, as the API server said
+
+    def size(self, resource: str) -> int | None:
+        """How much there is, in thousandths; None if it is not reported, or is no amount."""
+        try:
+            return quantity.to_milli((self.node.status.allocatable or {})[resource])
+        except (KeyError, ValueError):
+            return None
+
+    def fullness(self, wanted: Demand) -> tuple[float, str]:
         """How full it is with one more pod, from 0 to 1; equal ones are in order of their names."""
-        shares = [(self.pods + 1) * 1000 / (self.size("pods") or 1)]
+        share = 0.0
         for resource in _WEIGHED:
-            used = self.used.get(resource, 0) + wanted.amounts.get(resource, 0)
-            shares.append(used / (self.size(resource) or used or 1))
-        return sum(shares) / len(shares), self.node.metadata.name
+            used = self.in_use.amounts[resource] + wanted.amounts.get(resource, 0)
+            share += used / (self.size(resource) or used or 1)
+        return share / len(_WEIGHED), self.node.metadata.name
+
+
+def place(pod: Pod, wanted: Demand, rooms: Collection[Room]) -> Room | str:
+    """The emptiest room in which the pod fits, or why there is none."""
+    choice = fit.node_choice(pod)
+    if problem := unweighed(pod, choice):
+        return problem
+    best: tuple[tuple[float, str], Room] | None = None
+    counted = Counter[str]()
+    for room in rooms:
+        if reasons := refusals(pod, wanted, choice, room):
+            counted.update(reasons)
+        elif best is None or room.fullness(wanted) < best[0]:
+            best = room.fullness(wanted), room
+    return best[1] if best else explanation(counted, len(rooms))
 
 
 _CORDON = Taint(key=names.TAINT_UNSCHEDULABLE, effect=NO_SCHEDULE)
@@ -93,24 +127,20 @@ def refusals(pod: Pod, wanted: Demand, choice: NodeChoice, room: Room) -> Sequen
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value or ''}}}",)
     if not choice.matches(room.node):
         return ("node(s) didn't match Pod's node affinity/selector",)
-    if wanted.ports and fit.used_port(wanted.ports, room.ports):
+    if wanted.ports and fit.used_port(wanted.ports, room.in_use.ports):
         return ("node(s) didn't have free ports for the requested pod ports",)
     if pod.metadata.namespace in room.closed_to and not is_critical(pod):
         return ("node(s) had no memory for more pods of the namespace (--max-node-mib)",)
-    return _lacking(wanted, room)
+    return [*_lacking(wanted, room)]
 
 
-def _lacking(wanted: Demand, room: Room) -> Sequence[str]:
-    lacking = []
-    if (room.pods + 1) * 1000 > (room.size("pods") or 0):
-        lacking.append("Too many pods")
+def _lacking(wanted: Demand, room: Room) -> Iterator[str]:
     for resource, amount in wanted.amounts.items():
         whole = room.size(resource)
         if whole is None and resource in STANDARD and room.node.status.allocatable:
             continue  # not lacking where a node does not report it
-        if room.used.get(resource, 0) + amount > (whole or 0):
-            lacking.append(f"Insufficient {resource}")
-    return lacking
+        if room.in_use.amounts[resource] + amount > (whole or 0):
+            yield "Too many pods" if resource == _PODS else f"Insufficient {resource}"
 
 
 def explanation(counted: Mapping[str, int], nodes: int) -> str:
@@ -125,8 +155,9 @@ def explanation(counted: Mapping[str, int], nodes: int) -> str:
 def is_own(pod: Pod) -> bool:
     """Whether the pod waits for a node, and for nobody else to choose one."""
     scheduler = given(pod, "schedulerName") or OWN_SCHEDULER
-    waits = not (pod.spec.nodeName or pod.metadata.deletionTimestamp)
-    return waits and scheduler == OWN_SCHEDULER and not given(pod, "schedulingGates")
+    over = pod.metadata.deletionTimestamp or pod.status.phase in FINAL_PHASES
+    waits = not (over or pod.spec.nodeName or given(pod, "schedulingGates"))
+    return waits and scheduler == OWN_SCHEDULER
 
 
 def unweighed(pod: Pod, choice: NodeChoice) -> str:

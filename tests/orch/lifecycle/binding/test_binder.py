@@ -286,7 +286,6 @@ class Crowd:
 
     def put(self, one: Pod) -> None:
         one.metadata.uid = one.key
-        one.metadata.resourceVersion = f"{one.metadata.resourceVersion or ''}1"
         self.pods[one.key] = one
         self.changed.set()
 
@@ -294,15 +293,17 @@ class Crowd:
         self, model: type[Any], name: str, subresource: str, record: Any, *, namespace: str = ""
     ) -> None:
         await asyncio.sleep(0)
-        self.pods[f"{namespace}/{name}"].spec.nodeName = record["target"]["name"]
+        one = self.pods[f"{namespace}/{name}"]
+        spec = one.spec.model_copy(update={"nodeName": record["target"]["name"]})
+        self.put(one.model_copy(update={"spec": spec}))
 
     async def patch(self, model: type[Any], name: str, change: Any, **where: str) -> None:
         await asyncio.sleep(0)
         one = self.pods[f"{where['namespace']}/{name}"]
         marked = [PodCondition.from_wire(c) for c in change["status"]["conditions"]]
-        one.status.conditions = marked
         self.marked[one.key] += 1
-        self.changed.set()
+        status = one.status.model_copy(update={"conditions": marked})
+        self.put(one.model_copy(update={"status": status}))
 
     def binder(self) -> Binder:
         events = EventRecorder(None, placement.OWN_SCHEDULER)
@@ -322,10 +323,10 @@ async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting_and_block_
     await until(lambda: crowd.marked)
     for number in range(10):
         crowd.put(pod(f"victim/v{number}"))
-    victims = [crowd.pods[f"victim/v{number}"] for number in range(10)]
+    victims = [f"victim/v{number}" for number in range(10)]
     turns_s = []
     async with asyncio.timeout(10):
-        while not all(one.spec.nodeName for one in victims):
+        while not all(crowd.pods[key].spec.nodeName for key in victims):
             at_s = time.thread_time()
             await asyncio.sleep(0)
             turns_s.append(time.thread_time() - at_s)

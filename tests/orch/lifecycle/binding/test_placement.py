@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orch.lifecycle.binding import placement
-from orch.lifecycle.binding.placement import Room
+from orch.lifecycle.binding.placement import Room, Use
 from orch.wire.podrules import fit
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
@@ -33,10 +33,10 @@ def refusals(one: Pod, room: Room) -> list[str]:
 
 
 def room_with(*pods: Pod, on: Node | None = None) -> Room:
-    room = Room(on or node())
+    in_use = Use()
     for one in pods:
-        room.take(placement.demand(one))
-    return room
+        in_use.take(placement.demand(one))
+    return Room(on or node(), in_use)
 
 
 TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -81,11 +81,11 @@ def test_the_emptiest_node_is_used_least_and_names_decide_between_equal_ones() -
     free, free_too = room_with(on=node("c")), room_with(on=node("d"))
     rooms = [half, free_too, crowded, free]
 
-    assert [r.node.metadata.name for r in sorted(rooms, key=lambda r: r.use(wanted))] == [
+    assert [r.node.metadata.name for r in sorted(rooms, key=lambda r: r.fullness(wanted))] == [
         "c", "d", "b", "a",
     ]  # fmt: skip
     empty = room_with(on=node("e", allocatable={}))
-    assert empty.use(wanted)[0] > 0, "nothing is divided by"
+    assert empty.fullness(wanted)[0] > 0, "nothing is divided by"
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,9 @@ def test_thousands_of_amounts_are_neither_read_nor_weighed() -> None:
     greedy = pod(requests={**many, "cpu": "1"})
     rich = node(allocatable={**many, "pods": "2", "cpu": "2"})
     began_s = time.process_time()
-    wanted, room = placement.demand(greedy), Room(rich)
-    room.take(wanted)
+    room = room_with(greedy, on=rich)
     text = "spec.containers ask for over 1000 amounts of resources: ask for fewer"
     assert placement.unweighed(greedy, fit.node_choice(greedy)) == text
     assert refusals(pod(requests={"example.com/r7": "2"}), room) == ["Insufficient example.com/r7"]
     assert refusals(pod(requests={"cpu": "1001m"}), room) == ["Insufficient cpu"]
     assert time.process_time() - began_s < 0.5  # adding up all of it takes ten times that
-    assert set(room.sizes) == {"pods", "example.com/r7", "cpu"}
