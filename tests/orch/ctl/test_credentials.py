@@ -1,4 +1,4 @@
-"""Whatever goes wrong, and however much is shown: no credential stands in what a command prints."""
+"""No credential stands in what a command prints, however it fails and however much it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a Status with a 4xx code, soon, and the server goes on."""
+"""Bad requests of every kind get a Status with a 4xx code, soon, and the server goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts on which node from look to look, and the order and times of those who wait."""
+"""The node where a pod counts from look to look, and the order and times of those who wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever stands in the place of any part of an object, it is stored whole or refused in words."""
+"""Any value in the place of any part of an object: it is stored whole or refused in words."""
 
 from __future__ import annotations
 
