@@ -17,7 +17,6 @@ from orch.ctl.failures import WrongUsage
 from orch.ctl.selection import Selected
 from orch.wire import jsonpath, raw
 from orch.wire.quantity import to_milli
-from orch.wire.tables.tables import table_of
 
 T = TypeVar("T")
 _PADDING = 3
@@ -94,6 +93,8 @@ def as_table(answer: Mapping[str, Any], target: Selected) -> dict[str, Any]:
     """The server's Table; one made here when the server sent plain objects."""
     if answer.get("kind") == "Table":
         return {**answer, "rows": answer.get("rows") or []}
+    from orch.wire.tables.tables import table_of  # slow to import, and seldom needed
+
     objects = [answer] if target.name else raw.records(answer, "items")
     metadata = raw.mapping(answer, "metadata")
     return table_of(target.resource.kind, objects, utc_now(), list_metadata=metadata)
