@@ -8,6 +8,7 @@ delays the others by little. Taking a free seat costs a few counters. Knows noth
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -29,11 +30,17 @@ class Bounds:
     wait_s: float = 15.0
 
 
+_REFUSED_AFTER_S = 0.5, 1.5
 _ONE_A_TURN = Bounds(starts_per_turn=1, wait_s=300.0)
 
 
 class QueueFull(Exception):
     """As many of the flow wait as may."""
+
+
+async def pause_before_refusal() -> None:
+    """For want of a place to wait: refusals at once would be a flood, too."""
+    await asyncio.sleep(random.uniform(*_REFUSED_AFTER_S))  # noqa: S311
 
 
 class Flow:

@@ -27,7 +27,13 @@ from pathlib import Path
 from aiohttp import web
 
 from orch.component.http.connection_limit import network_of
-from orch.component.http.fair_queue import Bounds, FairQueue, Flow, QueueFull
+from orch.component.http.fair_queue import (
+    Bounds,
+    FairQueue,
+    Flow,
+    QueueFull,
+    pause_before_refusal,
+)
 from orch.component.process import loops
 from orch.component.process.daemon import SetupError
 from orch.server.authn.tokens import Holder, TokenAuthenticator
@@ -190,7 +196,9 @@ class Passwords:
             if self._turns.waiting >= _WAITING:
                 raise QueueFull
             await self._turns.enter(flow)
-        except (QueueFull, TimeoutError):
+        except (QueueFull, TimeoutError) as error:
+            if isinstance(error, QueueFull):
+                await pause_before_refusal()
             text = "too many passwords are being checked; please try again in a second"
             raise ApiError(429, "TooManyRequests", text, retry_after_s=1) from None
         check = loops.spawn(asyncio.to_thread(hashed.fits, password), name="password check")

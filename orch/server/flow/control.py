@@ -9,7 +9,6 @@ beyond a bound is 429, which names the caller.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -21,7 +20,7 @@ from prometheus_client import Gauge
 
 from orch.component.http import httpd
 from orch.component.http.connection import Connection
-from orch.component.http.fair_queue import FairQueue, QueueFull
+from orch.component.http.fair_queue import FairQueue, QueueFull, pause_before_refusal
 from orch.server.flow.levels import WORKLOAD, Caller, Levels, Limits
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
@@ -30,7 +29,6 @@ from orch.wire.records.authentication import Identity
 BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
-_REFUSED_AFTER_S = 0.5, 1.5  # for want of a place to wait: refusals at once would be a flood, too
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
@@ -210,7 +208,7 @@ class Seat:
         try:
             await queue.enter(self._caller)
         except QueueFull:
-            await asyncio.sleep(random.uniform(*_REFUSED_AFTER_S))  # noqa: S311
+            await pause_before_refusal()
             raise self._refusal("queue-full", "as many of theirs as may are waiting") from None
         except TimeoutError:
             schema.waited_in_vain.observe(loop.time() - began_s)
