@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,14 +40,15 @@ log = logging.getLogger(__name__)
 
 API_VERSION = "credentialprovider.kubelet.k8s.io/v1"
 TIMEOUT_S = 60.0  # the reference's
-AT_ONCE = 4  # programs that run
+AT_ONCE = 4  # programs of a plugin that run
 MAX_BYTES = 1 << 20  # of an answer
 MAX_LOGINS = 100  # in one
-MAX_KEPT = 1000  # answers
+MAX_KEPT_BYTES = 16 * MAX_BYTES  # of the answers that are kept, and of what they are kept for
 _BLOCK = 1 << 16
 # systemd's words to the agent alone
 _OWN_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 _GLOBAL = ""  # the key of an answer for all images
+_RECORD_BYTES = 512  # of a login or an answer, beside its texts
 
 
 class PluginError(Exception):
@@ -106,6 +108,21 @@ def _key(who: PodIdentity, use: TokenUse | None) -> str:
     return orjson.dumps((who.account, sorted(who.annotations.items()))).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    answer: Answer
+    until_s: float  # loop time
+    size: int
+
+
+def _size(key: Iterable[str], answer: Answer) -> int:
+    """What it takes in memory; a text may take four times its bytes."""
+    texts = [*key]
+    for place, login in answer.logins:
+        texts += place, login.user, login.password.reveal()
+    return sum(map(sys.getsizeof, texts)) + _RECORD_BYTES * (1 + len(answer.logins))
+
+
 class CredentialPlugins:
     """The plugins of a node, in their order."""
 
@@ -115,10 +132,11 @@ class CredentialPlugins:
         self._plugins = plugins
         self._counts = counts
         self._identify = identify
-        # By plugin, by whom it was asked for, and for what; until when, in loop time
-        self._kept: dict[tuple[str, str, str], tuple[float, Answer]] = {}
+        # By plugin, by whom it was asked for, and for what; the oldest first
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._kept_bytes = 0
         self._asked: dict[tuple[str, str, str], asyncio.Task[Sequence[RegistryLogin]]] = {}
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = {plugin.name: asyncio.Semaphore(AT_ONCE) for plugin in plugins}
         self._failures = OnceLog(log)
 
     async def logins(self, image: str, pod: Pod | None = None) -> Sequence[Login]:
@@ -175,7 +193,7 @@ class CredentialPlugins:
         self, plugin: Plugin, repository: str, who: PodIdentity, for_whom: str
     ) -> Sequence[RegistryLogin]:
         loop = asyncio.get_running_loop()
-        async with self._places:
+        async with self._places[plugin.name]:
             began_s = loop.time()
             try:
                 work = partial(ask, plugin, repository, who)
@@ -199,19 +217,25 @@ class CredentialPlugins:
     def _find(self, name: str, for_whom: str, repository: str) -> Answer | None:
         now_s = asyncio.get_running_loop().time()
         for key in (repository, _registry(repository), _GLOBAL):
-            until_s, answer = self._kept.get((name, for_whom, key), (0.0, None))
-            if answer is not None and now_s < until_s:
-                return answer
+            kept = self._kept.get((name, for_whom, key))
+            if kept and now_s < kept.until_s:
+                return kept.answer
         return None
 
     def _keep(self, name: str, for_whom: str, answer: Answer) -> None:
+        key = name, for_whom, answer.key
+        self._forget(key)
         if not answer.keep_s:
             return
-        now_s = asyncio.get_running_loop().time()
-        if len(self._kept) >= MAX_KEPT:
-            self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now_s}
-        if len(self._kept) < MAX_KEPT:
-            self._kept[name, for_whom, answer.key] = now_s + answer.keep_s, answer
+        until_s = asyncio.get_running_loop().time() + answer.keep_s
+        kept = self._kept[key] = _Kept(answer, until_s, _size(key, answer))
+        self._kept_bytes += kept.size
+        while self._kept_bytes > MAX_KEPT_BYTES:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: tuple[str, str, str]) -> None:
+        if kept := self._kept.pop(key, None):
+            self._kept_bytes -= kept.size
 
 
 def ask(plugin: Plugin, repository: str, who: PodIdentity = NOBODY) -> Answer:

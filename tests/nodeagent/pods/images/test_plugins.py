@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from nodeagent.pods.images.plugins import (
 )
 from nodeagent.pods.volumes.tokens import PodIdentity, TokenProblem
 from nodeagent.runtime.base import Login
+from orch.component.process import loops
 from orch.component.secret import Secret
 from orch.wire.records.pods import Pod
 from tests.conftest_runtime import RealRuntime
@@ -115,6 +117,49 @@ async def test_those_who_want_the_same_wait_for_one_answer_and_others_take_turns
     await asyncio.gather(*map(known.logins, images))
     assert len(asked(plugin)) == 1 + plugins.AT_ONCE
     assert loop.time() - began_s >= 0.6  # one more than may run at once
+
+
+async def test_a_plugin_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    body = f"import time\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.05)"
+    hung = program(tmp_path / "hung", body, timeout_s=1000.0)
+    other = program(tmp_path / "other", answering(AUTH), "*.example.org")
+    known = of(hung, other)
+    images = [f"{number}.example.com/x" for number in range(2 * plugins.AT_ONCE)]
+    waiting = [loops.spawn(known.logins(image), name=image) for image in images]
+    async with asyncio.timeout(20):
+        while len(asked(hung)) < plugins.AT_ONCE:
+            await asyncio.sleep(0.01)
+        await known.logins("images.example.org/app")
+    assert len(asked(other)) == 1 and len(asked(hung)) == plugins.AT_ONCE
+    go_on.touch()
+    await asyncio.gather(*waiting)
+
+
+async def test_answers_that_are_kept_are_bounded_in_bytes_and_the_newest_stay(
+    tmp_path: Path,
+) -> None:
+    """A password of a megabyte that takes four in memory."""
+    body = (
+        "password = 'p' * 10**6 + chr(0x1f600)\n"
+        "auth = {'*.example.com': {'username': 'u', 'password': password}}\n"
+        "print(json.dumps({**GOOD, 'auth': auth}, ensure_ascii=False))"
+    )
+    plugin = program(tmp_path / "a", f"GOOD = {GOOD!r}\n{body}")
+    known = of(plugin)
+    images = [f"{number}.example.com/x" for number in range(8)]
+    tracemalloc.start()
+    try:
+        for image in images:
+            assert await known.logins(image)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < plugins.MAX_KEPT_BYTES + 2**20
+    await known.logins(images[-1])
+    assert len(asked(plugin)) == len(images), "the newest is known"
+    await known.logins(images[0])
+    assert len(asked(plugin)) == len(images) + 1, "the oldest is not"
 
 
 GOOD = json.loads(answering(AUTH).removeprefix("print('").removesuffix("')"))
