@@ -1,8 +1,8 @@
 """Answers of device plugins → values, and what is wrong with them; pure.
 
 A plugin is trusted with the devices of its node and with nothing else: counts and lengths have
-bounds, and every path, variable and permission is checked before it reaches the runtime.
-AnswerError names the field.
+bounds, the number of all fields before they become objects, and every path, variable and permission
+is checked before it reaches the runtime. AnswerError names the field.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from nodeagent.pods.devices import deviceplugin_pb2 as pb
 from nodeagent.pods.devices.allocation import Grant
 from nodeagent.pods.devices.inventory import Device
 from nodeagent.runtime.base import HostDevice, Mount
 from orch.wire.podrules.resources import is_extended_name
+from orch.wire.protobuf import require_few_fields
 
 VERSION = "v1beta1"
 OWN_SOCKET = "kubelet.sock"  # as plugins know it
 MAX_DEVICES = 16_384
+FIELDS_MAX = 8 * MAX_DEVICES  # a device on one NUMA node has six
 _ID_MAX = 256
 _NODES_MAX = 64
 _PARTS_MAX = 1024  # of a kind in a grant
@@ -53,8 +58,18 @@ def require_registration(version: str, resource: str, endpoint: str) -> None:
         )
 
 
-def devices(message: Any) -> dict[str, Device]:
+def decoded(kind: Any, found: bytes) -> Any:
+    """The message of that kind."""
+    try:
+        require_few_fields(found, kind.DESCRIPTOR, FIELDS_MAX)
+        return kind.FromString(found)
+    except (DecodeError, ValueError) as error:
+        raise AnswerError(f"no {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def devices(found: bytes) -> dict[str, Device]:
     """The devices of a ListAndWatchResponse by id; of one listed twice the last counts."""
+    message = decoded(pb.ListAndWatchResponse, found)
     if len(message.devices) > MAX_DEVICES:
         count = len(message.devices)
         raise AnswerError(f"devices: {count} are listed, and {MAX_DEVICES} are allowed")
@@ -71,16 +86,17 @@ def _device(listed: Any, index: int) -> Device:
     return Device(listed.ID, listed.health == "Healthy", tuple(node.ID for node in nodes))
 
 
-def preferred(message: Any) -> Sequence[str]:
+def preferred(found: bytes) -> Sequence[str]:
     """The device ids of a PreferredAllocationResponse; () for none."""
-    answers = message.container_responses
+    answers = decoded(pb.PreferredAllocationResponse, found).container_responses
     ids = answers[0].deviceIDs if answers else ()
     _require(len(ids) <= MAX_DEVICES, "deviceIDs", len(ids), "are too many")
     return tuple(ids)
 
 
-def grant(message: Any) -> Grant:
+def grant(found: bytes) -> Grant:
     """What an AllocateResponse grants to its one container."""
+    message = decoded(pb.AllocateResponse, found)
     if len(message.container_responses) != 1:
         count = len(message.container_responses)
         raise AnswerError(f"container_responses: {count} answers for one container")

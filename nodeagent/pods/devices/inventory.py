@@ -13,6 +13,11 @@ from typing import NamedTuple
 GRACE_S = 300.0
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 MAX_RESOURCES = 256
+MAX_DEVICES = 32_768  # of all resources
+
+
+class TooManyDevices(Exception):
+    """All plugins together list more than there may be; the text says so."""
 
 
 class Device(NamedTuple):
@@ -45,7 +50,16 @@ class Inventory:
             self._listed.setdefault(resource, _Listed(gone_at_s=now_s))
 
     def list(self, resource: str, devices: Mapping[str, Device]) -> frozenset[str]:
-        """Replace the devices of a resource; the ids of those whose health is another now."""
+        """Replace the devices of a resource; the ids of those whose health is another now.
+
+        TooManyDevices.
+        """
+        others = sum(len(its.devices) for name, its in self._listed.items() if name != resource)
+        if others + len(devices) > MAX_DEVICES:
+            raise TooManyDevices(
+                f"{len(devices)} devices are listed, {others} of other resources are known, and "
+                f"{MAX_DEVICES} are allowed in all"
+            )
         before = self._listed.get(resource)
         self._listed[resource] = _Listed(devices)
         old = before.devices if before and before.gone_at_s is None else {}

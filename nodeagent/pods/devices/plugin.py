@@ -1,7 +1,7 @@
 """The connection to one device plugin: calls with a time limit, and the stream of its devices.
 
 The plugin is another program, and any answer of it may be late, huge or wrong: PluginFailed is all
-that comes of it. What answers mean is in `answers`.
+that comes of it. Answers are read beside the event loop; what they mean is in `answers`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,9 @@ class DevicePlugin:
             )
         try:
             found = await self._call("GetDevicePluginOptions", pb.Empty(), OPTIONS_S)
+            self.options = await self._read("GetDevicePluginOptions", _options, found)
         except PluginFailed as error:
             raise PluginFailed(f"failed to get device plugin options: {error}") from None
-        self.options = PluginOptions(
-            found.pre_start_required, found.get_preferred_allocation_available
-        )
 
     async def is_alive(self) -> bool:
         try:
@@ -87,8 +85,8 @@ class DevicePlugin:
         """All devices by id at every change, until the plugin ends it. PluginFailed."""
         try:
             with self._channel.failures():
-                async for message in messages(self._channel.method("ListAndWatch")(pb.Empty())):
-                    yield await run_in_thread(partial(answers.devices, message), name="devices")
+                async for found in messages(self._channel.method("ListAndWatch")(pb.Empty())):
+                    yield await run_in_thread(partial(answers.devices, found), name="devices")
         except (CallFailed, AnswerError) as error:
             raise PluginFailed(f"ListAndWatch of {self.resource}: {error}") from error
 
@@ -124,13 +122,14 @@ class DevicePlugin:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _call(self, name: str, request: Any, limit_s: float) -> Any:
+    async def _call(self, name: str, request: Any, limit_s: float) -> bytes:
         try:
-            return await self._channel.call(name, request, limit_s)
+            found: bytes = await self._channel.call(name, request, limit_s)
         except CallFailed as error:
             raise PluginFailed(f"{name} of the plugin of {self.resource}: {error}") from error
+        return found
 
-    async def _read(self, name: str, read: Callable[[Any], T], found: Any) -> T:
+    async def _read(self, name: str, read: Callable[[bytes], T], found: bytes) -> T:
         try:
             return await run_in_thread(partial(read, found), name="device plugin's answer")
         except AnswerError as error:
@@ -145,7 +144,25 @@ class DevicePlugin:
         return stat.S_ISSOCK(status.st_mode)
 
 
+def _options(found: bytes) -> PluginOptions:
+    message = answers.decoded(pb.DevicePluginOptions, found)
+    return PluginOptions(message.pre_start_required, message.get_preferred_allocation_available)
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecoded:
+    """A grpc channel whose answers stay bytes."""
+
+    channel: Any
+
+    def unary_unary(self, path: str, *, request_serializer: Any, **_: Any) -> Any:
+        return self.channel.unary_unary(path, request_serializer=request_serializer)
+
+    def unary_stream(self, path: str, *, request_serializer: Any, **_: Any) -> Any:
+        return self.channel.unary_stream(path, request_serializer=request_serializer)
+
+
 def _stubs(channel: Any) -> Sequence[Any]:
     from nodeagent.pods.devices import deviceplugin_pb2_grpc as rpc  # loads grpc
 
-    return (rpc.DevicePluginStub(channel),)
+    return (rpc.DevicePluginStub(_Undecoded(channel)),)

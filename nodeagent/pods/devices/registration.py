@@ -18,7 +18,7 @@ from typing import Any
 from nodeagent.pods.devices import answers
 from nodeagent.pods.devices import deviceplugin_pb2 as pb
 from nodeagent.pods.devices.answers import AnswerError
-from nodeagent.pods.devices.inventory import GRACE_S, MAX_RESOURCES, Inventory
+from nodeagent.pods.devices.inventory import GRACE_S, MAX_RESOURCES, Inventory, TooManyDevices
 from nodeagent.pods.devices.plugin import DevicePlugin, PluginFailed
 from orch.component import grpc_server
 from orch.component.grpc_server import Refused, UnixServer
@@ -138,7 +138,7 @@ class Registration:
                     is_first = False
                 self._on_change(resource, changed)
                 await asyncio.sleep(_LIST_INTERVAL_S)
-        except PluginFailed as error:
+        except (PluginFailed, TooManyDevices) as error:
             why = str(error)
         finally:
             await plugin.close()

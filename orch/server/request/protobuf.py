@@ -7,13 +7,14 @@ newer clients are understood in part. Answers are always JSON.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
 from orch.wire import times
 from orch.wire.errors import ApiError, bad_request
+from orch.wire.protobuf import require_few_fields
 
 _Form = Callable[[Any], Any]
 MAGIC = b"k8s\x00"
@@ -26,8 +27,6 @@ KINDS = (
 )  # fmt: skip
 INLINED = ("ephemeralContainerCommon", "handler", "localObjectReference", "volumeSource")
 _MAX_FIELDS = 20_000  # each takes microseconds, and up to 300 bytes of memory in the parser
-_VARINT, _BYTES = 0, 2
-_FIXED_BYTES = {1: 8, 5: 4}  # wire type → length
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -109,69 +108,6 @@ _FORMS: Mapping[str, _Form] = {
 }
 
 
-# ---- checks before parsing
-
-
 def _parse(message: Any, data: bytes) -> Any:
-    _check(data, message.DESCRIPTOR)
+    require_few_fields(data, message.DESCRIPTOR, _MAX_FIELDS)
     return message.FromString(data)
-
-
-def _check(data: bytes, message: Any) -> None:
-    """ValueError for too many fields, and for a field of another wire type than its message says.
-
-    The parser accepts both: it allocates every field, and skips the latter as unknown. Depth needs
-    no limit: no message of `kinds.proto` can contain itself.
-    """
-    count, waiting = 0, [(memoryview(data), message)]
-    while waiting:
-        view, message = waiting.pop()
-        known = message.fields_by_number
-        for number, wire_type, value in _fields(view):
-            count += 1
-            if count > _MAX_FIELDS:
-                raise ValueError(f"it has more than {_MAX_FIELDS} fields")
-            field = known.get(number)
-            if field is None:
-                if message.GetOptions().map_entry:  # the parser would drop the whole entry
-                    raise ValueError(f"an entry of {message.name} has an unknown field {number}")
-                continue
-            is_bytes = field.cpp_type in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE)
-            if wire_type != (_BYTES if is_bytes else _VARINT):
-                raise ValueError(f"{message.name}.{field.name} has wire type {wire_type}")
-            if field.message_type is not None:
-                waiting.append((value, field.message_type))
-
-
-def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Number, wire type, and the bytes of all but varints."""
-    position = 0
-    while position < len(view):
-        tag, position = _varint(view, position)
-        wire_type = tag & 7
-        if wire_type == _VARINT:
-            length, (_, position) = 0, _varint(view, position)
-        elif wire_type == _BYTES:
-            length, position = _varint(view, position)
-        elif wire_type in _FIXED_BYTES:
-            length = _FIXED_BYTES[wire_type]
-        else:
-            raise ValueError(f"unknown wire type {wire_type}")
-        if position + length > len(view):
-            raise ValueError("the message is cut short")
-        yield tag >> 3, wire_type, view[position : position + length]
-        position += length
-
-
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 64:
-        if position >= len(view):
-            raise ValueError("the message is cut short")
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise ValueError("a number is longer than 64 bits")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,7 +66,7 @@ def test_devices_are_read_with_their_numa_nodes() -> None:
             pb.Device(ID="c", health="healthy"),
         ]
     )
-    assert list(answers.devices(message).values()) == [
+    assert list(answers.devices(message.SerializeToString()).values()) == [
         Device("a", True, (1, 0)),
         Device("b", False),
         Device("c", False),
@@ -73,7 +75,8 @@ def test_devices_are_read_with_their_numa_nodes() -> None:
 
 def test_a_device_listed_twice_is_one() -> None:
     twice = [pb.Device(ID="a", health="Healthy"), pb.Device(ID="a")]
-    assert answers.devices(pb.ListAndWatchResponse(devices=twice)) == {"a": Device("a", False)}
+    found = pb.ListAndWatchResponse(devices=twice).SerializeToString()
+    assert answers.devices(found) == {"a": Device("a", False)}
 
 
 @pytest.mark.parametrize(
@@ -90,13 +93,13 @@ def test_a_device_listed_twice_is_one() -> None:
 )
 def test_a_list_beyond_the_bounds_is_refused(listed: list[Any], text: str) -> None:
     with pytest.raises(AnswerError) as refused:
-        answers.devices(pb.ListAndWatchResponse(devices=listed))
+        answers.devices(pb.ListAndWatchResponse(devices=listed).SerializeToString())
     assert str(refused.value).startswith(text)
 
 
-def allocated(**fields: Any) -> Any:
+def allocated(**fields: Any) -> bytes:
     answer = pb.ContainerAllocateResponse(**fields)
-    return pb.AllocateResponse(container_responses=[answer])
+    return pb.AllocateResponse(container_responses=[answer]).SerializeToString()  # type: ignore[no-any-return]
 
 
 def test_a_grant_has_all_that_a_plugin_adds() -> None:
@@ -151,13 +154,59 @@ def test_a_grant_that_no_container_may_have_is_refused(fields: dict[str, Any], a
 def test_one_container_has_one_answer(count: int) -> None:
     answer = pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse()] * count)
     with pytest.raises(AnswerError, match=f"{count} answers for one container"):
-        answers.grant(answer)
+        answers.grant(answer.SerializeToString())
 
 
 def test_no_preference_is_none() -> None:
-    assert answers.preferred(pb.PreferredAllocationResponse()) == ()
+    assert answers.preferred(b"") == ()
     liked = pb.ContainerPreferredAllocationResponse(deviceIDs=["b", "a"])
-    assert answers.preferred(pb.PreferredAllocationResponse(container_responses=[liked])) == (
-        "b",
-        "a",
-    )
+    found = pb.PreferredAllocationResponse(container_responses=[liked])
+    assert answers.preferred(found.SerializeToString()) == ("b", "a")
+
+
+EMPTY = b"\x0a\x00"  # a part without content
+
+
+def part(number: int, content: bytes) -> bytes:
+    """A field that holds bytes, with a length of four bytes."""
+    size = bytes(len(content) >> shift & 0x7F | 0x80 for shift in (0, 7, 14))
+    return bytes((number << 3 | 2,)) + size + bytes((len(content) >> 21,)) + content
+
+
+MANY = EMPTY * 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        (answers.devices, MANY),
+        (answers.devices, part(1, part(3, MANY))),
+        (answers.preferred, part(1, MANY)),
+        (answers.grant, MANY),
+        (answers.grant, part(1, part(1, b"\x0a\x01a") * 300_000)),
+        (partial(answers.decoded, pb.DevicePluginOptions), b"\x08\x01" * 1_000_000),
+    ],
+)
+def test_millions_of_fields_are_refused_before_they_are_made(
+    read: Callable[[bytes], object], found: bytes
+) -> None:
+    """4 MB of them were objects within half a second, in which nothing else ran."""
+    with pytest.raises(AnswerError, match="more than 131072 fields"):
+        read(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        b"\x0a",
+        b"\x0a\x05a",
+        b"\x0a\x02\x0a\x05",
+        b"\x0b\x0c",
+        b"\xff" * 20,
+        b"\x0a\x03\x0a\x01\xff",
+        b"\x0a\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_bytes_that_are_no_answer_are_refused(found: bytes) -> None:
+    with pytest.raises(AnswerError, match="no ListAndWatchResponse: "):
+        answers.devices(found)

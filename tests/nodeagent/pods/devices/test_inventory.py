@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from nodeagent.pods.devices.inventory import GRACE_S, Device, Inventory, ResourceCount
+import pytest
+
+from nodeagent.pods.devices.inventory import (
+    GRACE_S,
+    MAX_DEVICES,
+    Device,
+    Inventory,
+    ResourceCount,
+    TooManyDevices,
+)
 
 FOO = "example.com/foo"
 
@@ -73,3 +82,17 @@ def test_a_plugin_that_goes_before_it_lists_leaves_a_resource_of_nothing() -> No
     assert inventory.lose(FOO, 0.0) == frozenset()
     assert inventory.counts() == {FOO: ResourceCount(0, 0)}
     assert inventory.expire(GRACE_S) and inventory.gone() == {FOO}
+
+
+def test_all_resources_together_have_no_more_devices_than_are_allowed() -> None:
+    inventory, part = Inventory(), MAX_DEVICES // 4
+    listed = listing(*(device(str(number)) for number in range(part)))
+    for number in range(4):
+        inventory.list(f"example.com/r{number}", listed)
+    before = inventory.counts()
+    with pytest.raises(TooManyDevices, match="1 devices are listed, 32768 of other"):
+        inventory.list(FOO, listing(device("a")))
+    assert inventory.counts() == before
+    inventory.list("example.com/r0", listed)
+    inventory.list("example.com/r0", listing())
+    inventory.list(FOO, listed)
