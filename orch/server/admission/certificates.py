@@ -19,15 +19,15 @@ from orch.server.strategy.signing_requests import APPROVAL
 from orch.wire import errors
 from orch.wire.names import (
     CERTIFICATES_GROUP,
-    GROUP_BOOTSTRAPPERS,
     GROUP_MASTERS,
     SIGNER_CLIENT,
     SIGNERS_UPSTREAM,
+    USER_SERVICE_ACCOUNT_PREFIX,
 )
-from orch.wire.records.authentication import Identity, node_name_of, user_info
+from orch.wire.records.authentication import Identity, user_info
 from orch.wire.records.kinds import SIGNING_REQUESTS, Resource
 
-MAX_KEPT = 1000  # requests of one node, or of one bootstrap token, at a time
+MAX_KEPT = 1000  # requests of one user, or the accounts of a namespace, at a time
 
 # All objects of a kind; not to be changed.
 ListDocuments = Callable[[Resource, str], Sequence[Document]]
@@ -45,7 +45,7 @@ class CertificateRequests:
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError 403 for a signer that the caller may not decide for, or a subject that no client
-        may have; 429 for a machine that asks without end.
+        may have; 429 for who asks without end.
         """
         if old is None:
             self._create(target, new)
@@ -67,13 +67,13 @@ class CertificateRequests:
             if GROUP_MASTERS in read.organizations:
                 text = f"use of {SIGNER_CLIENT} signer with {GROUP_MASTERS} group is not allowed"
                 raise target.forbidden(name, text)
-        if _is_machine(who) and self._kept(who) >= MAX_KEPT:
+        if GROUP_MASTERS not in who.groups and self._kept(who) >= MAX_KEPT:
             text = f"{who.name} has {MAX_KEPT} requests for certificates: wait for some to go"
             raise errors.ApiError(429, "TooManyRequests", text, retry_after_s=60)
 
     def _kept(self, who: Identity) -> int:
-        documents = self._listed(SIGNING_REQUESTS, "")
-        return sum(text_at(one, "spec.username") == who.name for one in documents)
+        documents, asker = self._listed(SIGNING_REQUESTS, ""), _asker(who.name)
+        return sum(_asker(text_at(one, "spec.username")) == asker for one in documents)
 
     def _require(self, target: ObjectTarget, old: Document, verb: str) -> None:
         signer = text_at(old, "spec.signerName")
@@ -85,8 +85,10 @@ class CertificateRequests:
         raise target.forbidden(target.name, text)
 
 
-def _is_machine(who: Identity) -> bool:
-    return GROUP_BOOTSTRAPPERS in who.groups or node_name_of(who) is not None
+def _asker(username: str) -> str:
+    """The user, or the namespace of the service account."""
+    is_account = username.startswith(USER_SERVICE_ACCOUNT_PREFIX)
+    return username.rpartition(":")[0] if is_account else username
 
 
 def _on_signer(verb: str, name: str) -> RequestInfo:
