@@ -59,6 +59,7 @@ OWN_CONDITIONS = frozenset(  # the agent says what they are; all others are left
     )
 )
 _CREATING = Waiting("ContainerCreating")
+_ENDED_MESSAGES, _WAITING_MESSAGES = 12 * 1024, 64 * 1024  # characters, of all containers
 _LOST_CODE = 137  # as if it had been killed
 _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the container's state")
 
@@ -82,12 +83,14 @@ class Facts:
     removed: bool = False
     devices: Mapping[str, list[ResourceStatus]] = field(default_factory=dict)  # by container
     recursion_possible: bool = False  # of read-only mounts
+    containers: int = 1  # that share the room for messages
 
 
 def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
     """The whole status; `previous` keeps start, addresses and the times of conditions."""
     before = previous or pod.status
-    facts = replace(facts, creating=first_waiting(pod))
+    count = len(podspec.all_containers(pod))
+    facts = replace(facts, creating=first_waiting(pod), containers=count)
     records = pod.spec.initContainers or []
     over = _final_statuses(pod, before, removed=facts.removed)
     lost = _lost_inits(pod, seen)
@@ -197,7 +200,7 @@ def _container_status(
             name=container.name,
             image=container.image,
             started=False,
-            state=_waits(waiting or facts.creating),
+            state=_waits(waiting or facts.creating, facts),
         )
     former = instances[1] if len(instances) > 1 else None
     ended_before = latest if waiting and _has_ended(latest) else former
@@ -205,7 +208,7 @@ def _container_status(
     started = running and latest.container.id not in facts.probed.unstarted
     return ContainerStatus(
         name=container.name,
-        state=_waits(waiting) if waiting else _state(latest, facts),
+        state=_waits(waiting, facts) if waiting else _state(latest, facts),
         lastState=_last_state(ended_before, facts),
         ready=started and latest.container.id not in facts.probed.unready,
         started=started,
@@ -288,9 +291,9 @@ def _state(latest: ContainerDetail, facts: Facts) -> State:
     return State(terminated=_terminated(latest, facts))
 
 
-def _waits(waiting: Waiting) -> State:
-    shown = ContainerStateWaiting(reason=waiting.reason, message=waiting.message or None)
-    return State(waiting=shown)
+def _waits(waiting: Waiting, facts: Facts) -> State:
+    message = waiting.message[: _WAITING_MESSAGES // facts.containers]
+    return State(waiting=ContainerStateWaiting(reason=waiting.reason, message=message or None))
 
 
 def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:
@@ -304,10 +307,11 @@ def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminat
     finished_ns = detail.finished_at_ns if detail.finished_at_ns > 0 else detail.started_at_ns
     finished_ns = finished_ns if finished_ns > 0 else detail.container.created_at_ns
     started_ns = detail.started_at_ns if detail.started_at_ns > 0 else finished_ns
+    message = facts.messages.get(detail.container.id) or detail.message
     return ContainerStateTerminated(
         exitCode=detail.exit_code,
         reason=detail.reason or ("Error" if detail.exit_code else "Completed"),
-        message=facts.messages.get(detail.container.id) or detail.message or None,
+        message=message[: _ENDED_MESSAGES // facts.containers] or None,
         startedAt=_time(started_ns),
         finishedAt=_time(finished_ns),
         containerID=f"{facts.runtime_name}://{detail.container.id}",

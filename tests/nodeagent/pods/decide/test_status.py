@@ -179,6 +179,23 @@ def test_a_trouble_is_the_reason_a_container_waits() -> None:
     assert shown.state.waiting.to_wire() == {"reason": "ErrImagePull", "message": "no such image"}
 
 
+@pytest.mark.parametrize(("count", "ended", "waits"), [(1, 4096, 4096), (100, 122, 655)])
+def test_the_messages_of_all_containers_share_their_room(
+    count: int, ended: int, waits: int
+) -> None:
+    """Else a pod of a thousand has a status that no API server takes."""
+    names, long = [f"c{number}" for number in range(count)], "\x01" * 4096
+    wanted = pod(containers=[container_data(name) for name in names])
+    over = [exited(name) for name in names]
+    messages = {one.container.id: long for one in over}
+    waiting = {name: StepBackoff("ErrImagePull", long, 5) for name in names}
+    shown = status_of(wanted, seen(sandbox(), *over), messages=messages).containerStatuses or []
+    states = [one.lastState or one.state for one in shown]
+    assert [len(s.terminated.message) for s in states] == [ended] * count  # type: ignore[union-attr, arg-type]
+    shown = status_of(wanted, seen(sandbox()), waiting).containerStatuses or []
+    assert [len(one.state.waiting.message) for one in shown] == [waits] * count  # type: ignore[union-attr, arg-type]
+
+
 def test_a_container_that_never_started_shows_when_it_failed() -> None:
     failed = exited(code=128, ended_ns=T0_NS)
     failed = replace(failed, started_at_ns=0, finished_at_ns=-62135596800 * SECOND_NS)
