@@ -55,7 +55,7 @@ from orch.server.nodes.pod_streams import PodStreams
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Backend
-from orch.server.objects.charging import Charging
+from orch.server.objects.charging import Charging, on_its_node
 from orch.server.objects.document import decode, key_of
 from orch.server.objects.informer import StorageInformer, SyncCheck
 from orch.server.objects.selection import selectable
@@ -375,4 +375,4 @@ def _follow_pod(graph: NodeGraph, nodes: NodeTally, key: str, stored: Stored | N
     else:
         pod = decode(stored)
         graph.put(key, pod)
-        nodes.put(key, pods.node_of(pod), stored.data)
+        nodes.put(key, pods.node_of(pod), on_its_node(pod, stored.data))

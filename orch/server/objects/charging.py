@@ -43,6 +43,7 @@ from orch.wire.names import (
     USER_APISERVER,
     USER_CONTROLLER_MANAGER,
 )
+from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.records.authentication import node_name_of
 from orch.wire.records.kinds import (
     EVENTS,
@@ -76,6 +77,8 @@ _NODE_NEXT = (
     " bound"
 )
 _NOTHING = Growth(0, 0, 0)
+_CONTAINERS = ("container", "initContainer", "ephemeralContainer")
+_STATUS_BYTES, _STATUS_RECORDS = 1024, 10  # of a container, once its node reports of it
 
 
 class Charging:
@@ -105,7 +108,9 @@ class Charging:
         before = self._storage.get(key) if write.expected else None
         more = _more(tally.growth(key, before.data if before else None, write.data or b""))
         binds = target.subresource == BINDING
-        on_node = tally.growth("", None, write.data) if binds else more
+        on_node = more
+        if binds or before is None:
+            on_node = on_its_node(document, write.data or b"")
         growth = _NOTHING if binds else more
         resized = before is not None and target.subresource == RESIZE
         if not (growth.bytes or growth.records or resized or binds):
@@ -262,6 +267,23 @@ def _counted(under_way: Tally, key: str, growth: Growth) -> Iterator[None]:
             asyncio.get_running_loop().call_later(late_s, done)
         else:
             done()
+
+
+def on_its_node(pod: Document, data: bytes) -> Growth:
+    """What a pod takes of its agent, with the statuses that its containers are to have."""
+    held = tally.growth("", None, data)
+    if raw.text(pod, "status", "phase") in FINAL_PHASES:
+        return held
+    more = sum(
+        max(0, _length(pod, "spec", f"{kind}s") - _length(pod, "status", f"{kind}Statuses"))
+        for kind in _CONTAINERS
+    )
+    size, records = held.bytes + more * _STATUS_BYTES, held.records + more * _STATUS_RECORDS
+    return Growth(held.objects, size, records)
+
+
+def _length(pod: Document, *path: str) -> int:
+    return len(raw.value(pod, *path) or ())
 
 
 def _more(change: Growth) -> Growth:

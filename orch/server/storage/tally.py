@@ -95,11 +95,11 @@ class NodeTally:
         self.amounts = Tally()
         self._held: dict[str, tuple[str, Growth]] = {}
 
-    def put(self, key: str, node: str, data: bytes) -> None:
+    def put(self, key: str, node: str, amount: Growth) -> None:
         """`node` "": it has none."""
         self.drop(key)
         if node:
-            held = self._held[key] = key_on(node, key), growth("", None, data)
+            held = self._held[key] = key_on(node, key), amount
             self.amounts.add(*held)
 
     def drop(self, key: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from orch.component.process import loops
 from orch.server.objects.backend import Backend
-from orch.server.objects.charging import Charging
+from orch.server.objects.charging import Charging, on_its_node
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
 from orch.server.objects.document import Document, ObjectTarget, decode
@@ -42,7 +42,9 @@ async def bounded(backend: Backend, bound: int) -> tuple[Backend, asyncio.Task[N
         if stored is None:
             charges.nodes.drop(key)
         else:
-            charges.nodes.put(key, pods.node_of(decode(stored)), stored.data)
+            document = decode(stored)
+            amount = on_its_node(document, stored.data)
+            charges.nodes.put(key, pods.node_of(document), amount)
 
     informer = StorageInformer(backend.storage, PODS, follow)
     informer.load()
@@ -141,6 +143,46 @@ async def test_of_a_binding_the_pod_counts_and_not_who_binds(placed: Backend) ->
     await binding("a", "n2")
     stored = read(placed, place("Pod", "p", namespace="a"))
     assert stored is not None and pods.node_of(stored) == "n2"
+
+
+async def test_statuses_that_containers_are_to_have_are_charged_before_they_are_reported(
+    placed: Backend,
+) -> None:
+    """Reports pass whatever the bound is, so that what a node runs is known."""
+    names = [f"c{number}" for number in range(30)]
+    containers = [{"name": name, "image": "i"} for name in names]
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "containerID": "c" * 77}}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [
+            {
+                "name": name,
+                "image": "i",
+                "imageID": "i" * 71,
+                "containerID": "c" * 77,
+                "ready": False,
+                "restartCount": 1,
+                "resources": {},
+                "lastState": ended,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "user": {"linux": {"uid": 0, "gid": 0}},
+            }
+            for name in names
+        ],
+    }
+
+    def reported(document: Document) -> Document:
+        return {**document, "status": status}
+
+    count = 0
+    with pytest.raises(ApiError, match="of node n1, half of it for namespace a"):
+        for count in range(20):
+            await create(placed, on("a"), pod(f"p{count}", nodeName="n1", containers=containers))
+    for number in range(count):
+        await modify(placed, on("a", f"p{number}", "status", NODE), reported)
+    small = pod("small", nodeName="n1")
+    await create(placed, on("a"), small)
+    assert (await filled(placed, "b"))[0] == 2, "the reports left others their half"
 
 
 async def test_pods_on_their_way_to_a_node_count(placed: Backend) -> None:

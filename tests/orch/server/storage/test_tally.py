@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.server.storage.tally import NodeTally, Tally, place_in
+from orch.server.storage.tally import NodeTally, Tally, growth, place_in
 
 KEYS = ("/pods/a/x", "/pods/a/y", "/pods/b/x", "/leases.coordination.orch.io/a/x", "/nodes/x")
 
@@ -67,7 +67,7 @@ def test_a_nodes_tally_is_what_its_pods_take(
         if data is None:
             tally.drop(key)
         else:
-            tally.put(key, node, data)
+            tally.put(key, node, growth("", None, data))
             there[key] = node, data
     for node in filter(None, NODES):
         for namespace in "ab":
