@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from orch.server.admission import certificates
 from orch.server.admission.certificates import CertificateRequests
 from orch.server.admission.limit_ranges import LimitRanger
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
@@ -20,11 +21,18 @@ from orch.server.authz.authorizer import Authorizer
 from orch.server.authz.index import RbacIndex
 from orch.server.objects.backend import OTHERS, Backend, random_suffix
 from orch.server.objects.document import Admission, Document, decode, key_of, prefix_of
-from orch.server.storage.base import Storage
+from orch.server.storage.base import Storage, Stored
 from orch.server.strategy import namespaces
 from orch.wire import raw
 from orch.wire.records.configuration import CustomObject
-from orch.wire.records.kinds import NAMESPACES, NODES, RESOURCES, SERVICE_ACCOUNTS, Resource
+from orch.wire.records.kinds import (
+    NAMESPACES,
+    NODES,
+    RESOURCES,
+    SERVICE_ACCOUNTS,
+    SIGNING_REQUESTS,
+    Resource,
+)
 
 # A kind that is not of the table: such kinds come and go, and the same steps judge them all.
 _ANOTHER = Resource("", "v1", "(others)", "(other)", CustomObject, True, own_kind="(Other)")
@@ -44,7 +52,7 @@ def steps(
         RoleGuard(authorizer, index),
         PodResize(partial(_node, storage)),
         WebhookBound(partial(_count, storage)),
-        CertificateRequests(authorizer, partial(_documents, storage)),
+        CertificateRequests(authorizer, partial(_askers, storage)),
     )
 
 
@@ -63,6 +71,16 @@ def _documents(storage: Storage, resource: Resource, namespace: str) -> list[Doc
     """Not to be changed."""
     listed = storage.list(prefix_of(resource, namespace)).items
     return [stored.once("document", decode) for stored in listed]
+
+
+def _askers(storage: Storage) -> list[str]:
+    """Each request is read once, however often they are counted."""
+    listed = storage.list(prefix_of(SIGNING_REQUESTS)).items
+    return [stored.once("asker", _asker) for stored in listed]
+
+
+def _asker(stored: Stored) -> str:
+    return certificates.asker(decode(stored))
 
 
 def _count(storage: Storage, resource: Resource) -> int:

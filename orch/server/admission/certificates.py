@@ -24,21 +24,20 @@ from orch.wire.names import (
     SIGNERS_UPSTREAM,
     USER_SERVICE_ACCOUNT_PREFIX,
 )
-from orch.wire.records.authentication import Identity, user_info
+from orch.wire.records.authentication import user_info
 from orch.wire.records.kinds import SIGNING_REQUESTS, Resource
 
 MAX_KEPT = 1000  # requests of one user, or the accounts of a namespace, at a time
 
-# All objects of a kind; not to be changed.
-ListDocuments = Callable[[Resource, str], Sequence[Document]]
+Askers = Callable[[], Sequence[str]]  # `asker` of every request that is stored
 
 
 class CertificateRequests:
     """The `Admission` of requests for certificates, which it completes."""
 
-    def __init__(self, authorizer: Authorizer, listed: ListDocuments) -> None:
+    def __init__(self, authorizer: Authorizer, askers: Askers) -> None:
         self._authorizer = authorizer
-        self._listed = listed
+        self._askers = askers
 
     def judges(self, resource: Resource) -> bool:
         return resource is SIGNING_REQUESTS
@@ -67,13 +66,12 @@ class CertificateRequests:
             if GROUP_MASTERS in read.organizations:
                 text = f"use of {SIGNER_CLIENT} signer with {GROUP_MASTERS} group is not allowed"
                 raise target.forbidden(name, text)
-        if GROUP_MASTERS not in who.groups and self._kept(who) >= MAX_KEPT:
+        if GROUP_MASTERS not in who.groups and self._kept(who.name) >= MAX_KEPT:
             text = f"{who.name} has {MAX_KEPT} requests for certificates: wait for some to go"
             raise errors.ApiError(429, "TooManyRequests", text, retry_after_s=60)
 
-    def _kept(self, who: Identity) -> int:
-        documents, asker = self._listed(SIGNING_REQUESTS, ""), _asker(who.name)
-        return sum(_asker(text_at(one, "spec.username")) == asker for one in documents)
+    def _kept(self, username: str) -> int:
+        return self._askers().count(_sharing(username))
 
     def _require(self, target: ObjectTarget, old: Document, verb: str) -> None:
         signer = text_at(old, "spec.signerName")
@@ -85,7 +83,12 @@ class CertificateRequests:
         raise target.forbidden(target.name, text)
 
 
-def _asker(username: str) -> str:
+def asker(document: Document) -> str:
+    """Whose requests count together with this one."""
+    return _sharing(text_at(document, "spec.username"))
+
+
+def _sharing(username: str) -> str:
     """The user, or the namespace of the service account."""
     is_account = username.startswith(USER_SERVICE_ACCOUNT_PREFIX)
     return username.rpartition(":")[0] if is_account else username
