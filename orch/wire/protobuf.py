@@ -18,15 +18,14 @@ def require_few_fields(data: bytes, message: Any, most: int) -> None:
     `message` is the descriptor of one that cannot contain itself, so depth needs no limit. The
     parser accepts both: it allocates every field, and skips the latter as unknown.
     """
-    count, waiting = 0, [(memoryview(data), message)]
-    while waiting:
-        view, message = waiting.pop()
-        known = message.fields_by_number
-        for number, wire_type, value in _fields(view):
+    count, parts = 0, [(_fields(memoryview(data)), message)]
+    while parts:  # the parts of a part come before its next field, so that few are held
+        fields, message = parts[-1]
+        for number, wire_type, value in fields:
             count += 1
             if count > most:
                 raise ValueError(f"it has more than {most} fields")
-            field = known.get(number)
+            field = message.fields_by_number.get(number)
             if field is None:
                 if message.GetOptions().map_entry:  # the parser would drop the whole entry
                     raise ValueError(f"an entry of {message.name} has an unknown field {number}")
@@ -35,7 +34,10 @@ def require_few_fields(data: bytes, message: Any, most: int) -> None:
             if wire_type != (_BYTES if is_bytes else _VARINT):
                 raise ValueError(f"{message.name}.{field.name} has wire type {wire_type}")
             if field.message_type is not None:
-                waiting.append((value, field.message_type))
+                parts.append((_fields(value), field.message_type))
+                break
+        else:
+            parts.pop()
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:

@@ -6,6 +6,7 @@ that comes of it. Answers are read beside the event loop; what they mean is in `
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -51,13 +52,17 @@ class PluginOptions:
 
 
 class DevicePlugin:
-    """Of one resource, at the socket `endpoint` in the folder that the descriptor is of."""
+    """Of one resource, at the socket `endpoint` in the folder that the descriptor is of.
 
-    def __init__(self, resource: str, endpoint: str, folder: int) -> None:
+    `reading` is held while a list is read, which may take half a second of a processor.
+    """
+
+    def __init__(self, resource: str, endpoint: str, folder: int, reading: asyncio.Lock) -> None:
         self.resource = resource
         self.endpoint = endpoint
         self.options = PluginOptions()
         self._folder = folder
+        self._reading = reading
         target = socket_target(folder, endpoint)
         self._channel = Channel(target, _stubs, options=_CHANNEL_OPTIONS)
 
@@ -86,7 +91,10 @@ class DevicePlugin:
         try:
             with self._channel.failures():
                 async for found in messages(self._channel.method("ListAndWatch")(pb.Empty())):
-                    yield await run_in_thread(partial(answers.devices, found), name="devices")
+                    work = partial(answers.devices, found)
+                    async with self._reading:
+                        listed = await loops.finish_in_thread(work, name="devices")
+                    yield listed
         except (CallFailed, AnswerError) as error:
             raise PluginFailed(f"ListAndWatch of {self.resource}: {error}") from error
 

@@ -45,6 +45,7 @@ class Registration:
         self._plugins: dict[str, DevicePlugin] = {}
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._connecting: set[str] = set()
+        self._reading = asyncio.Lock()
         self._rate = loops.RateLimit(_AGAIN_PER_S, _AT_ONCE)
         self._server = UnixServer(
             folder / answers.OWN_SOCKET,
@@ -93,7 +94,7 @@ class Registration:
         self._connecting.add(resource)
         try:
             await self._require_unused(resource, endpoint)
-            plugin = DevicePlugin(resource, endpoint, self._server.folder)
+            plugin = DevicePlugin(resource, endpoint, self._server.folder, self._reading)
             try:
                 await plugin.connect()
             except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -34,3 +35,14 @@ def test_parts_of_what_the_message_does_not_know_do_not_count() -> None:
     """The parser keeps them as bytes."""
     unknown = b"\x7a\x04" + b"\x0a\x00" * 2
     require_few_fields(unknown, pb.Device.DESCRIPTOR, 1)
+
+
+def test_counting_takes_no_memory_for_each_field() -> None:
+    found = b"\x0a\x00" * 50_000
+    tracemalloc.start()
+    try:
+        require_few_fields(found, pb.ListAndWatchResponse.DESCRIPTOR, 50_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(found)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import stat
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -15,9 +16,9 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from nodeagent.pods.devices import answers, registration
 from nodeagent.pods.devices import deviceplugin_pb2 as pb
-from nodeagent.pods.devices import registration
-from nodeagent.pods.devices.inventory import ResourceCount
+from nodeagent.pods.devices.inventory import Device, ResourceCount
 from nodeagent.pods.devices.registration import Registration
 from orch.component.process import loops
 from tests.fakes.device_plugins import RESOURCE, PluginProgram, running, until
@@ -174,6 +175,37 @@ async def test_a_list_beyond_the_bounds_ends_the_plugin(
         await plugin.tell(devices=devices)
         await until(lambda: served.offered() == ResourceCount(2, 0))
     assert "the device plugin foo.sock is gone: ListAndWatch" in caplog.text
+
+
+async def test_one_list_is_read_at_a_time_however_often_plugins_register(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread for each made the agent a gigabyte larger, and slow."""
+    read, under_way, most = answers.devices, 0, 0
+
+    def reading(found: bytes) -> dict[str, Device]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        time.sleep(0.1)
+        under_way -= 1
+        return read(found)
+
+    monkeypatch.setattr(answers, "devices", reading)
+    async with (
+        running(served.folder, "3"),
+        running(served.folder, "3", endpoint="b.sock", resource="a.b/c"),
+    ):
+        await until(lambda: served.offered() and served.offered("a.b/c"))
+        async with grpc.aio.insecure_channel(f"unix:{served.folder}/kubelet.sock") as channel:
+            register = channel.unary_unary("/v1beta1.Registration/Register")
+            for resource, endpoint in [(RESOURCE, "foo.sock"), ("a.b/c", "b.sock")] * 10:
+                request = pb.RegisterRequest(
+                    version="v1beta1", endpoint=endpoint, resource_name=resource
+                )
+                await register(request.SerializeToString(), timeout=30)
+        await until(lambda: served.offered() == ResourceCount(3, 3))
+    assert most == 1
 
 
 @pytest.mark.slow
