@@ -186,8 +186,9 @@ class Connection(web.RequestHandler):
         if self._heir is not None:
             self._heir.data_received(data)
             return
-        free = self._upgraded or self.rank is Rank.PRIVILEGED
-        if self.intakes is None or (free and not self._unparsed):
+        is_small = self.rank >= Rank.KEPT and len(data) <= _SLICE_BYTES  # a renewal, mostly
+        is_free = self._upgraded or self.rank is Rank.PRIVILEGED or is_small
+        if self.intakes is None or (is_free and not self._unparsed):
             self._receive(data)
             return
         self._unparsed += data
