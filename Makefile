@@ -7,7 +7,8 @@ VENV := .venv
 # Several files at a time; attacks that measure what others feel meanwhile come last, by themselves.
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
-QUICK := quick-server quick-orch quick-pods quick-nodeagent
+OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
+QUICK := quick-pods quick-nodeagent quick-orch quick-server quick-objects
 export RUN_DIR
 
 .PHONY: run test test-quick $(QUICK) check compiled bench soak deb rpm venv lock clean
@@ -26,13 +27,14 @@ test:
 
 # Its parts run side by side, each in one process that collects nothing but its own tests. Workers of
 # pytest-xdist collect all of them, each, and report each of them, which takes a quarter as much again.
-quick-server: TESTS := tests/orch/server
-quick-orch: TESTS := tests/orch tests/fakes --ignore=tests/orch/server
+quick-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
+quick-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
+quick-orch: TESTS := tests/orch --ignore=tests/orch/server --ignore=tests/orch/wire
 quick-pods: TESTS := tests/nodeagent/pods
 quick-nodeagent: TESTS := tests/nodeagent --ignore=tests/nodeagent/pods
 
 test-quick: $(VENV)/.dev-ready
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target $(QUICK)
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target $(QUICK)
 
 $(QUICK): $(VENV)/.dev-ready
 	$(PYTEST) --hypothesis-profile=quick -m "not soak and not real and not slow" $(TESTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 
@@ -176,6 +177,8 @@ async def test_thousands_of_new_pods_are_judged_in_turns(world: PodWorld) -> Non
             longest_s = max(longest_s, time.thread_time() - began_s)
 
     many = [named(pod(GREEDY), f"r{n}", f"ur{n}") for n in range(2000)]
+    gc.collect()
+    gc.freeze()  # as an agent when it has started: what other tests have made is no rubbish of it
     watching = asyncio.ensure_future(watch())
     await asyncio.sleep(0)
     source.set(*source.given, *many)
