@@ -1,5 +1,5 @@
 # The two commands: `make run` and `make test`. Both do all their set-up on a fresh machine.
-# `make test-quick` checks in less than two minutes what needs neither root nor a real part.
+# `make test-quick` checks in about a minute and a half what needs neither root nor a real part.
 SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
