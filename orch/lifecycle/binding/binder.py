@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
@@ -73,7 +74,8 @@ class Binder:
             began_s = time()
             nodes, pods = self._cluster()
             cluster = Cluster(dict(nodes), dict(pods))
-            found, next_s = await asyncio.to_thread(self._decide, cluster, time)
+            decide = partial(self._decide, cluster, time)
+            found, next_s = await loops.finish_in_thread(decide, name="binding round")
             took_s = time() - began_s
             async with asyncio.TaskGroup() as tasks:
                 for pod, place in found:

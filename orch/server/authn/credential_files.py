@@ -196,14 +196,19 @@ class Passwords:
             if self._turns.waiting >= _WAITING:
                 raise QueueFull
             await self._turns.enter(flow)
-        except (QueueFull, TimeoutError) as error:
-            if isinstance(error, QueueFull):
-                await pause_before_refusal()
-            text = "too many passwords are being checked; please try again in a second"
-            raise ApiError(429, "TooManyRequests", text, retry_after_s=1) from None
+        except QueueFull:
+            await pause_before_refusal()
+            raise _too_many() from None
+        except TimeoutError:
+            raise _too_many() from None
         check = loops.spawn(asyncio.to_thread(hashed.fits, password), name="password check")
         check.add_done_callback(lambda _: self._turns.leave(flow))
         return await asyncio.shield(check)
+
+
+def _too_many() -> ApiError:
+    text = "too many passwords are being checked; please try again in a second"
+    return ApiError(429, "TooManyRequests", text, retry_after_s=1)
 
 
 def _decode(credential: str) -> tuple[str, str]:
