@@ -77,7 +77,11 @@ _NODE_NEXT = (
     " bound"
 )
 _NOTHING = Growth(0, 0, 0)
-_CONTAINERS = ("container", "initContainer", "ephemeralContainer")
+_CONTAINERS = (
+    ("containers", "containerStatuses"),
+    ("initContainers", "initContainerStatuses"),
+    ("ephemeralContainers", "ephemeralContainerStatuses"),
+)
 _STATUS_BYTES, _STATUS_RECORDS = 1024, 10  # of a container, once its node reports of it
 
 
@@ -272,18 +276,15 @@ def _counted(under_way: Tally, key: str, growth: Growth) -> Iterator[None]:
 def on_its_node(pod: Document, data: bytes) -> Growth:
     """What a pod takes of its agent, with the statuses that its containers are to have."""
     held = tally.growth("", None, data)
-    if raw.text(pod, "status", "phase") in FINAL_PHASES:
+    spec, status = raw.mapping(pod, "spec"), raw.mapping(pod, "status")
+    if status.get("phase") in FINAL_PHASES:
         return held
-    more = sum(
-        max(0, _length(pod, "spec", f"{kind}s") - _length(pod, "status", f"{kind}Statuses"))
-        for kind in _CONTAINERS
-    )
+    more = 0
+    for listed, reported in _CONTAINERS:
+        if containers := spec.get(listed):
+            more += max(0, len(containers) - len(status.get(reported) or ()))
     size, records = held.bytes + more * _STATUS_BYTES, held.records + more * _STATUS_RECORDS
     return Growth(held.objects, size, records)
-
-
-def _length(pod: Document, *path: str) -> int:
-    return len(raw.value(pod, *path) or ())
 
 
 def _more(change: Growth) -> Growth:
