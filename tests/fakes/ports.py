@@ -15,7 +15,7 @@ _ports = itertools.cycle(random.sample(_OWN, len(_OWN)))
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, and that was not named here for long."""
+    """A port of 127.0.0.1 that nobody listens on; it is named again only after all others."""
     while True:
         port = next(_ports)
         with socket.socket() as probe:
