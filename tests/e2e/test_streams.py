@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import select
 import shutil
 import signal
 import ssl
@@ -216,20 +217,31 @@ async def test_fifty_execs_run_at_once(cluster: LocalCluster, pod: str) -> None:
 
 
 def typed(command: str, *lines: tuple[bytes, bytes]) -> bytes:
-    """What a command shows on a terminal: each line is typed once its sign has been seen."""
+    """What a command shows on a terminal: each line is typed once its sign has been seen.
+
+    A prompt written before the client has attached is lost, and `kubectl` says so: "If you don't
+    see a command prompt, try pressing enter." As a user would, Enter is pressed until it shows.
+    """
     shown, until_s = b"", time.monotonic() + 60
     with subprocess.Popen(
         ["script", "-qefc", f"stty rows 40 cols 100; {command}", "/dev/null"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
-        for sign, line in lines:
-            while sign not in shown:
-                assert time.monotonic() < until_s, shown
-                shown += os.read(process.stdout.fileno(), 4096)
-            process.stdin.write(line)
-            process.stdin.flush()
-        shown += process.stdout.read()
+        try:
+            for sign, line in lines:
+                while sign not in shown:
+                    assert time.monotonic() < until_s, shown
+                    if select.select([process.stdout], [], [], 2)[0]:
+                        read = os.read(process.stdout.fileno(), 4096)
+                        assert read, shown
+                        shown += read
+                    elif b"try pressing enter" in shown:
+                        process.stdin.write(b"\n")
+                process.stdin.write(line)
+            shown += process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
     assert process.returncode == 0, shown
     return shown
 
