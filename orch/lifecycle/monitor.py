@@ -22,7 +22,7 @@ from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.lifecycle import canary
 from orch.lifecycle.apply import Applier
-from orch.lifecycle.binding.placement import Cluster
+from orch.lifecycle.binding.ledger import Cluster
 from orch.lifecycle.canary import Canary
 from orch.lifecycle.decide.decision import decide
 from orch.lifecycle.decide.records import Action, Decision, Memory, Settings, Stamp, View

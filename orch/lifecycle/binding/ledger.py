@@ -9,38 +9,49 @@ growing pauses, or at once when its spec has changed.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from orch.lifecycle.binding import placement
-from orch.lifecycle.binding.placement import Cluster, Demand, Room, Use
+from orch.lifecycle.binding.placement import Demand, Room
+from orch.wire.podrules.fit import HostPort
 from orch.wire.podrules.podspec import FINAL_PHASES
+from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 
 FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 60.0
 
 
+class Cluster(NamedTuple):
+    """Nodes and pods, by key."""
+
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Pod]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pod and the node where it counts; without one, how often it was tried, when it is due."""
+    """A pod and the node where it counts; without one, when it is due, and after which pause."""
 
     pod: Pod
     node: str = ""
     wanted: Demand | None = None  # of the node
     until_s: float = math.inf  # a binding may take to be seen, or be known not to have happened
-    tries: int = 0
     due_s: float = -math.inf
+    pause_s: float = 0.0
 
 
 class Ledger:
-    """All pods; `waiting` are those without a node, by key."""
+    """All pods; `waiting` are those without a node, by key. `weigh` says what a pod takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, weigh: Callable[[Pod], Demand] = placement.demand) -> None:
+        self._weigh = weigh
         self.waiting: dict[str, Entry] = {}
         self._entries: dict[str, Entry] = {}  # by pod key
-        self._uses: dict[str, Use] = {}  # by node
+        self._in_use = defaultdict[str, Counter[str | HostPort]](Counter)  # by node
         self._closed: dict[tuple[str, str], float] = {}  # by node and namespace: until when
 
     def look(self, cluster: Cluster, now_s: float) -> Sequence[Room]:
@@ -50,22 +61,26 @@ class Ledger:
         for key, pod in cluster.pods.items():
             entry = self._entries.get(key)
             if entry is None or entry.pod is not pod or entry.until_s <= now_s:
-                self._enter(_entry(pod, entry, now_s))
-        self._uses = {name: use for name, use in self._uses.items() if use.amounts}
+                self._enter(self._entry(pod, entry, now_s))
+        for name in self._in_use.keys() - cluster.nodes.keys():
+            if not self._in_use[name]:
+                del self._in_use[name]
         self._closed = {pair: end_s for pair, end_s in self._closed.items() if end_s > now_s}
-        closed: dict[str, set[str]] = {}
-        for name, namespace in self._closed:
-            closed.setdefault(name, set()).add(namespace)
-        return [
-            Room(node, self._use(name), closed.get(name, ()))
-            for name, node in cluster.nodes.items()
-        ]
+        nodes = cluster.nodes.items()
+        return [Room(node, self._in_use[name], self._closed) for name, node in nodes]
 
-    def due(self, now_s: float) -> tuple[Sequence[Pod], float]:
-        """The pods to be tried now, in turn, and when the next of the others is due."""
-        later = [entry.due_s for entry in self.waiting.values() if entry.due_s > now_s]
-        now = in_turn(entry for entry in self.waiting.values() if entry.due_s <= now_s)
-        return [entry.pod for entry in now], min(later, default=math.inf)
+    def due(self, now_s: float) -> Sequence[Pod]:
+        """The pods to be tried now, in turn."""
+        due = [entry for entry in self.waiting.values() if entry.due_s <= now_s]
+        turns = Counter[tuple[int, str]]()
+
+        def turn(entry: Entry) -> tuple[int, int]:
+            priority = entry.pod.spec.priority or 0
+            of_namespace = priority, entry.pod.metadata.namespace or ""
+            turns[of_namespace] += 1
+            return -priority, turns[of_namespace]
+
+        return [entry.pod for entry in sorted(sorted(due, key=_rank), key=turn)]
 
     def assume(self, pod: Pod, node: str, wanted: Demand, until_s: float) -> None:
         """The pod is on its way to the node."""
@@ -73,60 +88,47 @@ class Ledger:
 
     def failed(self, pod: Pod, now_s: float) -> None:
         """It found no node, or does not get to the one that it was on its way to."""
-        tries = self._entries[pod.key].tries
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(tries, 16), LAST_PAUSE_S)
-        self._enter(Entry(pod, tries=tries + 1, due_s=now_s + pause_s))
+        pause_s = max(FIRST_PAUSE_S, min(2 * self._entries[pod.key].pause_s, LAST_PAUSE_S))
+        self._enter(Entry(pod, due_s=now_s + pause_s, pause_s=pause_s))
 
     def close(self, pod: Pod, node: str, until_s: float) -> None:
         """The node takes no more pods of the namespace; another may take this one, at once."""
         self._closed[node, pod.metadata.namespace or ""] = until_s
         self._enter(Entry(pod))
 
-    def _use(self, node: str) -> Use:
-        return self._uses.setdefault(node, Use())
+    def _entry(self, pod: Pod, before: Entry | None, now_s: float) -> Entry:
+        """The pod as it is now, with what still holds of what was known before."""
+        if before is None or before.pod.metadata.uid != pod.metadata.uid:
+            before = Entry(pod)
+        if pod.status.phase not in FINAL_PHASES:
+            if pod.spec.nodeName:
+                return Entry(pod, pod.spec.nodeName, self._weigh(pod))
+            if now_s < before.until_s < math.inf:
+                return replace(before, pod=pod)
+        if before.pod.metadata.generation != pod.metadata.generation:
+            return Entry(pod)
+        return Entry(pod, due_s=before.due_s, pause_s=before.pause_s)
 
     def _enter(self, entry: Entry) -> None:
         """In the place of the pod's former entry."""
-        pod, key = entry.pod, entry.pod.key
+        key = entry.pod.key
         self._leave(key)
         self._entries[key] = entry
         if entry.wanted:
-            self._use(entry.node).take(entry.wanted)
-        elif placement.is_own(pod):
+            self._in_use[entry.node].update(entry.wanted)
+        elif placement.is_own(entry.pod):
             self.waiting[key] = entry
 
     def _leave(self, key: str) -> None:
+        """What is no longer in use is no longer mentioned."""
         self.waiting.pop(key, None)
         entry = self._entries.pop(key, None)
         if entry and entry.wanted:
-            self._use(entry.node).give_back(entry.wanted)
-
-
-def _entry(pod: Pod, before: Entry | None, now_s: float) -> Entry:
-    """The pod as it is now, with what still holds of what was known before."""
-    if before is None or before.pod.metadata.uid != pod.metadata.uid:
-        before = Entry(pod)
-    is_on_its_way = now_s < before.until_s < math.inf
-    node = pod.spec.nodeName or (before.node if is_on_its_way else "")
-    if node and pod.status.phase not in FINAL_PHASES:
-        until_s = math.inf if pod.spec.nodeName else before.until_s
-        return Entry(pod, node, placement.demand(pod), until_s)
-    if before.pod.metadata.generation != pod.metadata.generation:
-        return Entry(pod)
-    return Entry(pod, tries=before.tries, due_s=before.due_s)
-
-
-def in_turn(entries: Iterable[Entry]) -> list[Entry]:
-    """The order in which those that are due get a try."""
-    turns = Counter[tuple[int, str]]()
-
-    def turn(entry: Entry) -> tuple[int, int]:
-        priority = entry.pod.spec.priority or 0
-        of_namespace = priority, entry.pod.metadata.namespace or ""
-        turns[of_namespace] += 1
-        return -priority, turns[of_namespace]
-
-    return sorted(sorted(entries, key=_rank), key=turn)
+            in_use = self._in_use[entry.node]
+            in_use.subtract(entry.wanted)
+            for name in entry.wanted:
+                if not in_use[name]:
+                    del in_use[name]
 
 
 def _rank(entry: Entry) -> tuple[float, str, str]:

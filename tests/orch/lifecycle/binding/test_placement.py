@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from orch.lifecycle.binding import placement
-from orch.lifecycle.binding.placement import Room, Use
+from orch.lifecycle.binding.placement import Room
 from orch.wire.podrules import fit
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
@@ -33,9 +34,9 @@ def refusals(one: Pod, room: Room) -> list[str]:
 
 
 def room_with(*pods: Pod, on: Node | None = None) -> Room:
-    in_use = Use()
+    in_use = Counter[str | fit.HostPort]()
     for one in pods:
-        in_use.take(placement.demand(one))
+        in_use.update(placement.demand(one))
     return Room(on or node(), in_use)
 
 
@@ -145,13 +146,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
         ({"affinity": {"podAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}, ""),
         ({"nodeSelector": {str(number): "" for number in range(101)}},
-         "spec.affinity.nodeAffinity and spec.nodeSelector have over 100 expressions"),
+         "a choice by over 100 expressions in spec.affinity.nodeAffinity and spec.nodeSelector is"),
     ],
 )  # fmt: skip
 def test_what_is_not_weighed_is_named_by_its_path(spec: dict[str, Any], path: str) -> None:
     one = pod(**spec)
-    told = placement.unweighed(one, fit.node_choice(one))
-    assert told.startswith(path) and bool(told) is bool(path)
+    told = placement.place(one, placement.demand(one), [room_with()])
+    assert isinstance(told, str) is bool(path)
+    assert not isinstance(told, str) or told.startswith(path)
 
 
 def test_thousands_of_amounts_are_neither_read_nor_weighed() -> None:
@@ -161,8 +163,8 @@ def test_thousands_of_amounts_are_neither_read_nor_weighed() -> None:
     rich = node(allocatable={**many, "pods": "2", "cpu": "2"})
     began_s = time.process_time()
     room = room_with(greedy, on=rich)
-    text = "spec.containers ask for over 1000 amounts of resources: ask for fewer"
-    assert placement.unweighed(greedy, fit.node_choice(greedy)) == text
+    told = placement.place(greedy, placement.demand(greedy), [room])
+    assert isinstance(told, str) and told.startswith("a sum of over 1000 amounts of resources in")
     assert refusals(pod(requests={"example.com/r7": "2"}), room) == ["Insufficient example.com/r7"]
     assert refusals(pod(requests={"cpu": "1001m"}), room) == ["Insufficient cpu"]
     assert time.process_time() - began_s < 0.5  # adding up all of it takes ten times that
