@@ -9,6 +9,7 @@ each image stays for a minimum time after it was first seen.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,7 @@ def excess_bytes(disk: Disk | None, bounds: ImageBounds) -> int:
 
 
 class ImageCollection:
-    """Runs every five minutes, first five minutes after the start."""
+    """Runs every five minutes, first five minutes after the start, from which ages count."""
 
     def __init__(
         self,
@@ -122,6 +123,8 @@ class ImageCollection:
         images = Periodic(
             "pods.images", self.step, interval_s=INTERVAL_S, initial_delay_s=INTERVAL_S
         )
+        with contextlib.suppress(RuntimeCallError):  # the first step looks again, and tells
+            self._update_known(await self._runtime.images(), self._used(), _time())
         await images.run()
 
     async def step(self) -> None:
@@ -129,8 +132,7 @@ class ImageCollection:
         try:
             images = await self._runtime.images()
             disk = await self._disk()
-            now_s = asyncio.get_running_loop().time()
-            used = self._used()
+            now_s, used = _time(), self._used()
             self._update_known(images, used, now_s)
             found = removable(images, self._known, used, disk, self._bounds, now_s)
             stuck = await self._remove_all(found)
@@ -197,6 +199,10 @@ class ImageCollection:
         async with asyncio.timeout(_STATVFS_DEADLINE_S):
             found = await run_in_thread(lambda: os.statvfs(path), name="statvfs of images")
         return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _names(image: Image) -> set[str]:

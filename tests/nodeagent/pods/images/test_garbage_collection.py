@@ -13,6 +13,7 @@ import pytest
 from nodeagent.pods.images import garbage_collection
 from nodeagent.pods.images.garbage_collection import Disk, ImageBounds, ImageCollection, Known
 from nodeagent.runtime.base import Image, SandboxSpec
+from orch.component.process import loops
 from tests.conftest_runtime import provisioned
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -112,6 +113,25 @@ async def test_an_image_that_cannot_be_removed_keeps_no_other(
     assert ids <= set(world.runtime.called("remove_image"))
     assert "cannot be removed: image is in use elsewhere" in caplog.text
     assert world.counts.images_removed["age"] >= len(names) - 1
+
+
+@pytest.mark.looptime
+async def test_an_image_older_than_allowed_goes_at_the_first_collection_and_none_before_it(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its age counts from the start, or it would stay for one interval more."""
+    statvfs = os.statvfs_result((1, 1, 100_000, 50_000, 50_000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(garbage_collection.os, "statvfs", lambda _path: statvfs)
+    monkeypatch.setattr(garbage_collection, "run_in_thread", at_once)
+    world.runtime.images_known["localhost/old:1"] = fake_image("localhost/old:1")
+    bounds = ImageBounds(min_age_s=1, max_age_s=60)
+    collection = ImageCollection(world.runtime, world.registry, world.counts, bounds)
+    running = loops.spawn(collection.run(), name="images")
+    await asyncio.sleep(garbage_collection.INTERVAL_S - 1)
+    assert not world.runtime.called("remove_image")
+    await asyncio.sleep(2)
+    await loops.cancel(running)
+    assert fake_image("localhost/old:1").id in world.runtime.called("remove_image")
 
 
 @pytest.mark.looptime
