@@ -24,6 +24,10 @@ pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(600)]
 KEYS = "/etc/orch-apiserver"
 SERVER, CONTROLLER = "orch-apiserver.service", "orch-controller-manager.service"
 RENEWAL = "orch-apiserver-renew.service"
+COPIES = {
+    SERVER: ("tls.key", "nodeagent-client.key"),
+    CONTROLLER: ("controller-manager.kubeconfig", "controller-manager.key"),
+}
 SERVED = "import ssl; print(ssl.get_server_certificate(('127.0.0.1', 6443)))"
 KEPT_ELSEWHERE = ("ca.key", "nodeagent-ca.key", "bootstrap-token")
 
@@ -76,7 +80,49 @@ def test_certificates_that_end_soon_are_renewed_while_the_servers_run(
     assert says(machine, CONTROLLER, "uses its new certificate"), machine.journal(CONTROLLER)
     assert machine.check("python3", "-c", SERVED) != ended
     assert [machine.show(unit, "MainPID") for unit in (SERVER, CONTROLLER)] == before
-    machine.check("systemctl", "stop", SERVER, CONTROLLER)
+
+
+def test_new_keys_are_taken_over_at_a_reload(machine: BootedMachine) -> None:
+    started = start(machine, SERVER, CONTROLLER)
+    assert started.returncode == 0, started.stderr
+    before = [machine.show(unit, "MainPID") for unit in (SERVER, CONTROLLER)]
+    served, said = machine.check("python3", "-c", SERVED), taken_over(machine)
+    pairs = "tls.* nodeagent-client.* controller-manager.*"
+    machine.check("sh", "-euc", f"cd {KEYS}; rm {pairs}; orch-apiserver init --host 127.0.0.1")
+    machine.check("systemctl", "reload", SERVER, CONTROLLER)
+    end_s = time.monotonic() + 60
+    while any(now <= then for now, then in zip(taken_over(machine), said, strict=True)):
+        assert time.monotonic() < end_s, (machine.journal(SERVER), machine.journal(CONTROLLER))
+        time.sleep(0.5)
+    assert machine.check("python3", "-c", SERVED) != served
+    assert [machine.show(unit, "MainPID") for unit in (SERVER, CONTROLLER)] == before
+
+
+def taken_over(machine: BootedMachine) -> list[int]:
+    """How often each pair was: what is served, what agents see, what the API server sees."""
+    return [
+        machine.journal(unit).count(f"uses its new {what}")
+        for unit, what in (
+            (SERVER, "serving certificate"),
+            (SERVER, "client certificate"),
+            (CONTROLLER, "certificate"),
+        )
+    ]
+
+
+def test_copies_of_keys_are_the_servers_alone_and_go_with_them(machine: BootedMachine) -> None:
+    start(machine, SERVER, CONTROLLER)
+    for unit in (SERVER, CONTROLLER):
+        place = f"/run/{unit.removesuffix('.service')}"
+        uid = machine.check("stat", "-c", "%u", f"/proc/{machine.show(unit, 'MainPID')}").strip()
+        listed = machine.check("find", place, "-printf", "%y %m %U %f\\n").splitlines()
+        copies = COPIES[unit]
+        assert sorted(listed) == sorted(
+            [f"d 700 {uid} {Path(place).name}", *(f"f 400 {uid} {name}" for name in copies)]
+        )
+        machine.check("systemctl", "stop", unit)
+        assert not machine.path(place).exists()
+    assert [*machine.path("/run").glob("tmp.*")] == []
 
 
 def test_the_units_start_without_the_keys_of_the_authority(machine: BootedMachine) -> None:
