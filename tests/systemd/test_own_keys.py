@@ -4,6 +4,8 @@ system of each Debian.
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,6 +31,14 @@ COPIES = {
     CONTROLLER: ("controller-manager.kubeconfig", "controller-manager.key"),
 }
 SERVED = "import ssl; print(ssl.get_server_certificate(('127.0.0.1', 6443)))"
+ROWS = {
+    *(f"certificate {what}" for what in (
+        "authority", "authority of agents", "authority of clients", "serving", "for agents",
+        "of service accounts", "controller manager", "admin", "monitoring", "in admin.kubeconfig",
+    )),
+    "authority of nodeagent-client", "authority of monitoring",
+    "kubeconfig controller-manager", "kubeconfig admin",
+}  # fmt: skip
 KEPT_ELSEWHERE = ("ca.key", "nodeagent-ca.key", "bootstrap-token")
 
 
@@ -123,6 +133,42 @@ def test_copies_of_keys_are_the_servers_alone_and_go_with_them(machine: BootedMa
         machine.check("systemctl", "stop", unit)
         assert not machine.path(place).exists()
     assert [*machine.path("/run").glob("tmp.*")] == []
+
+
+def test_the_doctor_of_the_package_looks_at_what_the_units_read(machine: BootedMachine) -> None:
+    code, rows = doctor(machine)
+    assert (code, {verdict for verdict, _ in rows.values()}) == (0, {"ok"}), rows
+    assert rows.keys() == ROWS
+    assert rows["certificate serving"][1].startswith(f"{KEYS}/tls.crt is valid until ")
+
+    keys = machine.path(KEYS)
+    year_ago = clock.utc_now() - timedelta(days=366)
+    Authority(keys, now=year_ago, renew_before=timedelta(days=999), keep=True).renew("tls")
+    code, rows = doctor(machine)
+    assert code == 1
+    verdict, text = rows.pop("certificate serving")
+    assert verdict == "fail"
+    assert re.match(
+        rf"{KEYS}/tls.crt expired at [0-9-]+ [0-9:]+Z -> run 'orch-apiserver init'", text
+    )
+    assert {verdict for verdict, _ in rows.values()} == {"ok"}
+
+    machine.check("sh", "-euc", f"mkdir -p /etc/own; cp {KEYS}/tls.* /etc/own; orch-apiserver init")
+    assert doctor(machine)[0] == 0, "what it advised has helped"
+    flags = "--tls-cert-file=/etc/own/tls.crt --tls-private-key-file=/etc/own/tls.key"
+    machine.write("/etc/default/orch-apiserver", f'APISERVER_ARGS="{flags}"\n')
+    code, rows = doctor(machine)
+    machine.check("rm", "/etc/default/orch-apiserver")
+    assert code == 1
+    assert rows["certificate serving"][1].startswith("/etc/own/tls.crt expired at ")
+
+
+def doctor(machine: BootedMachine) -> tuple[int, dict[str, tuple[str, str]]]:
+    """Its exit code; of each check the verdict, and the message with the advice."""
+    done = machine.run("orch-apiserver", "doctor", "-o", "json")
+    found = json.loads(done.stdout)["findings"]
+    rows = {f["check"]: (f["verdict"], f"{f['message']} -> {f['advice']}") for f in found}
+    return done.returncode, rows
 
 
 def test_the_units_start_without_the_keys_of_the_authority(machine: BootedMachine) -> None:
