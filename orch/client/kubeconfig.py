@@ -187,11 +187,13 @@ class _ConfigReader:
         return SetupError(f"kubeconfig {self.path}: {at} {what}".replace(":  ", ": "))
 
 
-def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> None:
+def write_kubeconfig(
+    path: str, config: ClientConfig, *, name: str = "orch", key_beside: bool = False
+) -> None:
     """Write a file with one cluster, user and context, all called `name`, with mode 0600.
 
-    Data fields are embedded, file fields written as absolute paths. An existing file is replaced in
-    one step.
+    Data fields are embedded, file fields written as absolute paths, with `key_beside` but for the
+    key, which is then looked for where this file is. An existing file is replaced in one step.
     """
     from orch.component import yaml_file  # slow to import
 
@@ -205,7 +207,7 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
     user = {
         "client-certificate": _absolute(config.cert_file),
         "client-certificate-data": _encoded(config.cert_data),
-        "client-key": _absolute(config.key_file),
+        "client-key": Path(config.key_file).name if key_beside else _absolute(config.key_file),
         "client-key-data": _encoded(config.key_data),
         "token": config.token,
         "tokenFile": _absolute(config.token_file),

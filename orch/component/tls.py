@@ -90,13 +90,13 @@ def load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> 
 
 
 def _next_step(error: Exception, key_file: str) -> str:
-    """Where systemd has handed over the key that does not fit: a copy, made at the start."""
-    handed_over = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    """Where the key that does not fit is a copy that the unit made, at start and reload."""
+    handed_over = os.environ.get("RUNTIME_DIRECTORY", "")
     if getattr(error, "reason", "") != "KEY_VALUES_MISMATCH" or not handed_over:
         return ""
     if not Path(key_file).is_relative_to(handed_over):
         return ""
-    return "; it is a copy that systemd made at the start: restart the unit if the key is new"
+    return "; it is a copy that the unit made: reload the unit (systemctl reload) if the key is new"
 
 
 def _version(name: str) -> ssl.TLSVersion:

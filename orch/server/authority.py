@@ -117,26 +117,25 @@ def make(
     authority.issue(Subject("nodeagent-client", names.USER_APISERVER))
     signing = authority.issue(Subject("service-account", "service-account"))
     server = f"https://{_in_url(hosts[0])}:{port}"
-    clients = {
-        "admin": Subject("admin", "admin", (names.GROUP_MASTERS,)),
-        "controller-manager": Subject("controller-manager", names.USER_CONTROLLER_MANAGER),
-    }
     authority.issue(Subject("monitoring", "prometheus", (names.GROUP_MONITORING,)))
-    for name, subject in clients.items():
-        pair = authority.issue(subject)
-        config = ClientConfig(  # with all in it: it may be taken to another machine
-            server,
-            ca_data=Path(authority.ca_file).read_bytes(),
-            cert_data=Path(pair.cert_file).read_bytes(),
-            key_data=Path(pair.key_file).read_bytes(),
-        )
-        if name != "admin":  # a daemon here, which takes over the file when it is renewed
-            at = str(Path(pair.cert_file).absolute())
-            config = dataclasses.replace(config, cert_file=at, cert_data=b"")
-        write_kubeconfig(str(directory / f"{name}.kubeconfig"), config, name=name)
+    _write_kubeconfigs(authority, directory, server)
     token = _token(directory / "bootstrap-token", token_ttl_s, now)
     pin = public_key_hash(Path(authority.ca_file).read_bytes())
     return _advice(directory.absolute(), agents.ca_file, signing, server, token, pin)
+
+
+def _write_kubeconfigs(authority: Authority, directory: Path, server: str) -> None:
+    config = ClientConfig(server, ca_data=Path(authority.ca_file).read_bytes())
+    pair = authority.issue(Subject("admin", "admin", (names.GROUP_MASTERS,)))
+    cert, key = Path(pair.cert_file).read_bytes(), Path(pair.key_file).read_bytes()
+    # With all in it: it may be taken to another machine.
+    admin = dataclasses.replace(config, cert_data=cert, key_data=key)
+    write_kubeconfig(str(directory / "admin.kubeconfig"), admin, name="admin")
+    name = "controller-manager"
+    pair = authority.issue(Subject(name, names.USER_CONTROLLER_MANAGER))
+    # A daemon here takes over new files; its unit hands it copies of this one and the key.
+    daemon = dataclasses.replace(config, cert_file=pair.cert_file, key_file=pair.key_file)
+    write_kubeconfig(str(directory / f"{name}.kubeconfig"), daemon, name=name, key_beside=True)
 
 
 def renew(directory: Path, now: datetime) -> list[str]:

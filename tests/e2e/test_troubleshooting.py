@@ -136,7 +136,7 @@ def key_of_before(host: Host, _: ExitStack) -> list[str]:
     """A server as under its unit, with a certificate for another key than it was given."""
     key = Path(host.node("n2").key_file)
     command = server_command(host, host.directory / "new", f"--tls-private-key-file={key}")
-    return ["env", f"CREDENTIALS_DIRECTORY={key.parent}", *command]
+    return ["env", f"RUNTIME_DIRECTORY={key.parent}", *command]
 
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -156,7 +156,7 @@ STARTS: dict[str, Callable[[Host, ExitStack], list[str]]] = {
     "no such certificate": lambda host, _: server_command(
         host, host.directory / "new", "--tls-cert-file=/nowhere/server.crt"
     ),
-    "a new key, and a unit that was not restarted": key_of_before,
+    "a new key, and a unit that was not reloaded": key_of_before,
     "a second server on the same data": lambda host, _: server_command(
         host, host.server.directory / "data"
     ),

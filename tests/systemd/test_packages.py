@@ -98,6 +98,11 @@ def test_an_installed_agent_runs_and_may_be_upgraded_rolled_back_and_purged(
     assert machine.show(AGENT, "ActiveState") == "active"
     second = machine.show(AGENT, "MainPID")
     assert second != first
+    assert install(machine, "needrestart").returncode == 0
+    left_to_restart = machine.check("needrestart", "-b", "-r", "l", timeout_s=120)
+    assert "NEEDRESTART-VER" in left_to_restart
+    assert "NEEDRESTART-SVC" not in left_to_restart
+    machine.check("apt-get", "purge", "-y", "needrestart", timeout_s=120)
 
     done = install(machine, "/packages/nodeagent_*.deb", "--allow-downgrades")
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,8 @@ UNITS = [unit for unit in SERVICES if unit not in (HELPER, RENEWAL)]
 MOST_EXPOSED = 28  # tenths of a point; container runtimes and sshd score 96
 MOST_EXPOSED_HELPER = 36  # it has no file system sandbox, since it mounts for others
 
+HANDED_OVER = ("${CREDENTIALS_DIRECTORY}/", "${RUNTIME_DIRECTORY}/")
+
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze (Debian: systemd) is missing"
 )
@@ -100,7 +102,7 @@ def of_init(argv: list[str]) -> None:
 @each_service
 def test_the_command_line_is_one_the_program_takes(unit: Path) -> None:
     command = re.sub(r"\$[A-Z_]+_ARGS", "", dict(read(unit))["ExecStart"])
-    program, *argv = shlex.split(command.replace("${CREDENTIALS_DIRECTORY}", "/credentials"))
+    program, *argv = shlex.split(re.sub(r"\$\{[A-Z]+_DIRECTORY\}", "/handed-over", command))
     assert program == f"/usr/bin/{unit.stem.removesuffix('-renew')}"
     parsers = {
         "nodeagent": agent_options.parse,
@@ -158,7 +160,8 @@ def test_credentials_stand_in_no_world_readable_place(unit: Path) -> None:
             r"--\S*(?:file|certificate|key|authority|kubeconfig)=(\S+)", command
         ):
             certificate = flag.startswith("/etc/orch-apiserver/") and flag.endswith(".crt")
-            assert certificate or flag.startswith("${CREDENTIALS_DIRECTORY}/")
+            assert certificate or flag.startswith(HANDED_OVER)
+        assert parser["Service"]["RuntimeDirectoryMode"] == "0700"
 
 
 def test_the_agent_has_cgroups_of_its_own_for_cpu_and_memory() -> None:

@@ -1,7 +1,8 @@
 """The root filesystem of a bare Debian with apt and systemd, as an installer leaves it.
 
 Packages that tests install lie downloaded in apt's cache, and nothing else: a booted machine has no
-network. It takes minutes, and is kept; `BASE/SUITE.done` marks a complete one.
+network. It takes minutes, and is kept; `BASE/SUITE.done` marks a complete one, and says what is in
+its cache.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SUITES = ("bookworm", "trixie", "sid")
 _INSTALLED = ("systemd-sysv", "dbus", "iproute2", "ca-certificates", "procps", "kmod", "udev")
 _CACHED = (
     "python3", "containerd", "containernetworking-plugins", "curl", "prometheus",
-    "etcd-server", "etcd-client", "haproxy",
+    "etcd-server", "etcd-client", "haproxy", "needrestart",
 )  # fmt: skip
 # With what they recommend: mmdebstrap would leave that out.
 _FETCH = "-y --install-recommends --download-only"
@@ -26,8 +27,8 @@ _FETCH = "-y --install-recommends --download-only"
 
 def ensure(base: Path, suite: str) -> Path:
     """Make `BASE/SUITE` unless it is complete. RuntimeToolError says what is missing."""
-    root, done = base / suite, base / f"{suite}.done"
-    if done.is_file():
+    root = base / suite
+    if _is_complete(base, suite):
         return root
     if os.geteuid() != 0:
         raise RuntimeToolError("a Debian system needs root: run as root")
@@ -35,11 +36,20 @@ def ensure(base: Path, suite: str) -> Path:
         raise RuntimeToolError("mmdebstrap is missing")
     base.mkdir(parents=True, exist_ok=True)
     with locks.held(base):
-        if not done.is_file():
+        if not _is_complete(base, suite):
             shutil.rmtree(root, ignore_errors=True)
             _build(base, root, suite)
-            done.touch()
+            _done(base, suite).write_text(" ".join(_CACHED))
     return root
+
+
+def _is_complete(base: Path, suite: str) -> bool:
+    done = _done(base, suite)
+    return done.is_file() and done.read_text() == " ".join(_CACHED)
+
+
+def _done(base: Path, suite: str) -> Path:
+    return base / f"{suite}.done"
 
 
 def _build(base: Path, root: Path, suite: str) -> None:

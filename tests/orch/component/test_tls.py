@@ -77,17 +77,15 @@ def test_files_that_do_not_fit_are_named_with_the_cause(pki: Pki, tmp_path: Path
             tls.server_context(cert, key, client_ca_file=ca)
 
 
-def test_a_key_that_systemd_has_handed_over_is_known_to_be_a_copy(
+def test_a_key_that_a_unit_has_handed_over_is_known_to_be_a_copy(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pki.server(), pki.server()
-    text = (
-        "does not belong to the certificate; it is a copy that systemd made at the start: restart"
-    )
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(Path(other.key_file).parent))
+    text = "does not belong to the certificate; it is a copy that the unit made: reload the unit"
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(Path(other.key_file).parent))
     with pytest.raises(SetupError, match=text):
         tls.server_context(one.cert_file, other.key_file, client_ca_file=None)
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/run/credentials/other")
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/other")
     with pytest.raises(SetupError, match=r"does not belong to the certificate$"):
         tls.server_context(one.cert_file, other.key_file, client_ca_file=None)
 

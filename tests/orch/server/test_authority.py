@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import ssl
 import stat
 from collections.abc import Iterator
@@ -99,6 +100,17 @@ def test_renewed_credentials_of_the_administrator_are_in_the_kubeconfig(tmp_path
     assert config.cert_data == (tmp_path / "admin.crt").read_bytes()
     daemon = load_kubeconfig(str(tmp_path / "controller-manager.kubeconfig"))
     assert daemon.cert_file == str(tmp_path / "controller-manager.crt")
+
+
+def test_the_controller_s_key_goes_along_with_its_kubeconfig(tmp_path: Path) -> None:
+    made, copies = tmp_path / "made", tmp_path / "copies"
+    authority.make(made, ["10.0.0.1"], 6443, 3600.0, NOW)
+    copies.mkdir()
+    for path in made.glob("controller-manager.k*"):
+        shutil.copyfile(path, copies / path.name)
+    config = load_kubeconfig(str(copies / "controller-manager.kubeconfig"))
+    assert config.cert_file == str(made / "controller-manager.crt"), "where it is renewed"
+    assert config.key_file == str(copies / "controller-manager.key")
 
 
 def test_only_the_keys_are_kept_from_the_servers_own_user(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from orch.component.diagnostics.findings import Finding, exit_code
 from orch.component.pki import Authority, Subject
 from orch.component.process import clock
 from orch.server import authority, doctor, main
+from orch.server.doctor import UnitFiles
 
 NOW = clock.utc_now()
 DAY = timedelta(days=1)
@@ -31,8 +32,9 @@ def made(tmp_path: Path) -> Path:
     return directory
 
 
-def troubles(directory: Path, now: datetime = NOW) -> dict[str, Finding]:
-    found = [one for one in doctor.examine(directory, now) if one.verdict != "ok"]
+def troubles(files: Path | UnitFiles, now: datetime = NOW) -> dict[str, Finding]:
+    examined = UnitFiles(files) if isinstance(files, Path) else files
+    found = [one for one in doctor.examine(examined, now) if one.verdict != "ok"]
     assert len({one.check for one in found}) == len(found), "each is said once"
     return {one.check: one for one in found}
 
@@ -185,3 +187,76 @@ def test_somebody_who_may_not_read_the_keys_is_told_to_be_root() -> None:
     for one in found.values():
         assert one.message.endswith(": Permission denied")
         assert one.advice == "run this as root"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("APISERVER_ARGS=--tls-cert-file=/own/tls.crt -v 4", "/own/tls.crt"),
+        ("APISERVER_ARGS='-v 4 --tls-cert-file /own/tls.crt'", "/own/tls.crt"),
+        ('# theirs\nAPISERVER_ARGS="-v=4 \\\n --tls-cert-file=/own/tls.crt"\n', "/own/tls.crt"),
+        ("APISERVER_ARGS='--tls-cert-file=\"/own/a b.crt\"'", "/own/a b.crt"),
+        ("APISERVER_ARGS=--tls-cert-file=/a\nAPISERVER_ARGS=--tls-cert-file=/b", "/b"),
+        ("APISERVER_ARGS=--tls-cert-file=/a --tls-cert-file=/b", "/b"),
+        ("OTHER_ARGS=--tls-cert-file=/own/tls.crt", "/keys/tls.crt"),
+        ("APISERVER_ARGS=-v 4", "/keys/tls.crt"),
+        ("APISERVER_ARGS=", "/keys/tls.crt"),
+    ],
+)
+def test_flags_in_the_settings_name_other_files(tmp_path: Path, text: str, path: str) -> None:
+    """Words as systemd.exec(5) and systemd.service(5) take them; of two flags the last counts."""
+    (tmp_path / "orch-apiserver").write_text(text)
+    files = doctor.of_the_units(Path("/keys"), tmp_path, tmp_path)
+    assert files.at("tls.crt") == Path(path)
+    assert files.at("tls.key") == Path("/keys/tls.key")
+
+
+def test_settings_that_systemd_would_not_take_either_are_named(tmp_path: Path) -> None:
+    (tmp_path / "orch-apiserver").write_text('APISERVER_ARGS="-v')
+    with pytest.raises(ValueError, match=f"{tmp_path}/orch-apiserver: APISERVER_ARGS: No closing"):
+        doctor.of_the_units(Path("/keys"), tmp_path, tmp_path)
+
+
+def test_the_doctor_looks_at_the_files_that_the_flags_name(tmp_path: Path) -> None:
+    keys, own = tmp_path / "keys", tmp_path / "own"
+    authority.make(keys, ["10.0.0.1"], 6443, 3600.0, NOW)
+    own.mkdir()
+    shutil.move(keys / "tls.crt", own)
+    shutil.move(keys / "tls.key", own)
+    shutil.move(keys / "controller-manager.kubeconfig", own / "kubeconfig")
+    shutil.copyfile(keys / "controller-manager.key", own / "controller-manager.key")
+    flags = f"--tls-cert-file={own}/tls.crt --tls-private-key-file={own}/tls.key"
+    (tmp_path / "orch-apiserver").write_text(f"APISERVER_ARGS={flags}\n")
+    said = f"CONTROLLER_MANAGER_ARGS=--kubeconfig={own}/kubeconfig\n"
+    (tmp_path / "orch-controller-manager").write_text(said)
+    files = doctor.of_the_units(keys, tmp_path, tmp_path)
+    assert troubles(files) == {}
+    assert str(own / "kubeconfig") in str([*doctor.examine(files, NOW)])
+
+    stranger = Authority(tmp_path / "other", now=NOW).issue(Subject("tls", "x", (), ("10.0.0.1",)))
+    shutil.copyfile(stranger.cert_file, own / "tls.crt")
+    (one,) = troubles(files).values()
+    assert one.message == f"{own}/tls.crt: the key {own}/tls.key does not match it"
+    assert one.advice == "correct the file, or the flag that names it"
+
+
+def test_a_copy_of_before_is_told_until_the_unit_is_reloaded(tmp_path: Path) -> None:
+    keys, copies = tmp_path / "keys", tmp_path / "run"
+    authority.make(keys, ["10.0.0.1"], 6443, 3600.0, NOW)
+    for unit, names in (
+        ("orch-apiserver", ("tls.key", "nodeagent-client.key")),
+        ("orch-controller-manager", ("controller-manager.kubeconfig", "controller-manager.key")),
+    ):
+        (copies / unit).mkdir(parents=True)
+        for name in names:
+            shutil.copyfile(keys / name, copies / unit / name)
+    files = doctor.of_the_units(keys, tmp_path / "no", copies)
+    assert troubles(files) == {}
+    (keys / "tls.crt").unlink()
+    (keys / "tls.key").unlink()
+    authority.make(keys, ["10.0.0.1"], 6443, 3600.0, NOW)
+    (one,) = troubles(files).values()
+    assert (one.check, one.verdict) == ("copy of tls.key", "warn")
+    assert one.advice == "systemctl reload orch-apiserver"
+    shutil.copyfile(keys / "tls.key", copies / "orch-apiserver" / "tls.key")
+    assert troubles(files) == {}
