@@ -10,9 +10,6 @@ import decimal
 import functools
 import re
 from decimal import Decimal
-from typing import Annotated
-
-from pydantic import AfterValidator, ValidationInfo
 
 _TEXT = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
@@ -55,15 +52,6 @@ def parse_quantity(text: str | int | float) -> Decimal:
         scaled = _EXACT.multiply(number, _SCALES[match["suffix"] or ""])
     capped = max(-_MAX, min(_MAX, scaled))
     return capped.quantize(_NANO, rounding=decimal.ROUND_UP, context=_EXACT).normalize(_EXACT)
-
-
-def _checked(text: str, info: ValidationInfo) -> str:
-    if info.context is not None:  # read to be stored, see `meta.TO_STORE`
-        parse_quantity(text)
-    return text
-
-
-Quantity = Annotated[str, AfterValidator(_checked)]
 
 
 def _capped(number: Decimal, exponent: int) -> Decimal:

@@ -1,9 +1,8 @@
 """Times, durations and ages as text: RFC 3339, Go's `1m30s`, and the `5d3h` of tables.
 
 Records keep times as strings, so that they are written as they were read; only this module
-converts. A `Time` to be stored (`meta.TO_STORE`) must be valid: typed clients cannot read a list
-with an invalid one. Durations follow Go's `time.ParseDuration` and `Duration.String`, ages
-apimachinery's `util/duration`; values are seconds.
+converts. Durations follow Go's `time.ParseDuration` and `Duration.String`, ages apimachinery's
+`util/duration`; values are seconds.
 """
 
 from __future__ import annotations
@@ -11,9 +10,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Annotated
-
-from pydantic import AfterValidator, ValidationInfo
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -57,14 +53,6 @@ def is_stored_time(text: str) -> bool:
     """Whether clients can read it: `parse_time` accepts more of ISO 8601."""
     return _RFC3339.fullmatch(text) is not None and is_time(text)
 
-
-def _checked(text: str, info: ValidationInfo) -> str:
-    if info.context is not None and not is_stored_time(text):
-        raise ValueError(f"{text!r} is not an RFC 3339 time")
-    return text
-
-
-Time = Annotated[str, AfterValidator(_checked)]
 
 _UNIT_NS = {
     "ns": 1,

@@ -14,9 +14,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from orch.wire.names import COORDINATION_GROUP, EXTENSIONS_GROUP, NODE_GROUP, SCHEDULING_GROUP
-from orch.wire.quantity import Quantity
 from orch.wire.records.core import ObjectReference
-from orch.wire.records.meta import ApiObject, Int32, LocalObjectReference, ObjectMeta, WireModel
+from orch.wire.records.meta import (
+    ApiObject,
+    Int32,
+    LocalObjectReference,
+    ObjectMeta,
+    Quantity,
+    WireModel,
+)
 from orch.wire.records.pods import PodSpec, Toleration
 
 

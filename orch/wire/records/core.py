@@ -8,9 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from orch.wire.names import EVENTS_GROUP
-from orch.wire.quantity import Quantity
-from orch.wire.records.meta import ApiObject, Int32, WireModel
-from orch.wire.times import Time
+from orch.wire.records.meta import ApiObject, Int32, Quantity, Time, WireModel
 
 
 class ObjectReference(WireModel):

@@ -9,13 +9,33 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+
+from orch.wire.quantity import parse_quantity
+from orch.wire.times import is_stored_time
 
 # The validation context of objects to be stored, in which times and quantities are checked as well.
 TO_STORE = {"to_store": True}
 
 INT32 = "int32"
 Int32 = Annotated[int, INT32]  # what is stored is checked; what is read need not fit
+
+
+def _checked_quantity(text: str, info: ValidationInfo) -> str:
+    if info.context is not None:
+        parse_quantity(text)
+    return text
+
+
+def _checked_time(text: str, info: ValidationInfo) -> str:
+    """Typed clients cannot read a list with an invalid one."""
+    if info.context is not None and not is_stored_time(text):
+        raise ValueError(f"{text!r} is not an RFC 3339 time")
+    return text
+
+
+Quantity = Annotated[str, AfterValidator(_checked_quantity)]
+Time = Annotated[str, AfterValidator(_checked_time)]
 
 
 class WireModel(BaseModel):

@@ -11,10 +11,9 @@ from pydantic import BeforeValidator, Field
 
 from orch.wire.records.handlers import Lifecycle, Probe
 from orch.wire.records.isolation import PodSecurityContext, SecurityContext
-from orch.wire.records.meta import ApiObject, Int32, LocalObjectReference, WireModel
+from orch.wire.records.meta import ApiObject, Int32, LocalObjectReference, Time, WireModel
 from orch.wire.records.placement import Affinity
 from orch.wire.records.variables import EnvFromSource, EnvVar, FieldRef, ResourceFieldRef
-from orch.wire.times import Time
 
 _MANY = 1000  # a node runs fewer; each takes long to check
 _EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)

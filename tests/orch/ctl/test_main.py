@@ -150,6 +150,15 @@ def test_the_client_version_needs_no_network_code_and_little_time() -> None:
     assert took_s < 0.15
 
 
+def test_a_command_that_needs_only_a_connection_reads_no_records() -> None:
+    code = (
+        "import sys; from orch.ctl.main import parse; parse(['exec', 'web', '--', 'true']);"
+        "import aiohttp; print([m for m in ('pydantic', 'yaml') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
 def _cpu_seconds(command: list[str]) -> float:
     """What the command computes, however busy the machine is; compiled code may be kept."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
