@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,12 @@ def plugins(folder: Path, *counts: int) -> Iterator[None]:
             assert line_of(process) == b"listing\n"
             offers = f"offers {count} devices of example.com/r{number}"
             log = folder / "log"
-            eventually(lambda: offers in log.read_text(), within_s=60, what=offers)
+            eventually(partial(_says, log, offers), within_s=60, what=offers)
         yield
+
+
+def _says(log: Path, text: str) -> bool:
+    return text in log.read_text()
 
 
 def felt(pid: int, port: int) -> Felt:
