@@ -69,8 +69,8 @@ class Witness:
     def _report(self) -> dict[str, Any]:
         return {
             "stall_ms": max(self._stalls_ms),
-            "slowness": max(1.0, statistics.median(self._read_ms) / YARDSTICK_MS),
-            "p99_ms": _p99(self._tenant_ms), "lease_late_s": self._lease_late_s,
+            "slowness": slowness(self._read_ms),
+            "p99_ms": p99(self._tenant_ms), "lease_late_s": self._lease_late_s,
             "requests": len(self._tenant_ms), "refused": self._refused,
             "renewals_refused": self._renewals_refused,
             "errors": self._errors, "texts": self._texts,
@@ -123,12 +123,12 @@ class Witness:
 
     def _ping(self, connection: http.client.HTTPSConnection) -> None:
         pid = self._settings["pid"]
-        stolen, computed, waited = _stolen_s(), _computed_s(pid), _waited_s()
+        stolen, computed, waited = _stolen_s(), computed_s(pid), _waited_s()
         began_s = time.perf_counter()
         self._ask(connection, "GET", "/livez")
         took_s = time.perf_counter() - began_s
         own_s = _waited_s() - waited
-        stall_s = min(took_s - own_s, _computed_s(pid) - computed) - (_stolen_s() - stolen)
+        stall_s = min(took_s - own_s, computed_s(pid) - computed) - (_stolen_s() - stolen)
         self._stalls_ms.append(1000 * stall_s)
 
     def _renew(self, connection: http.client.HTTPSConnection) -> None:
@@ -167,23 +167,33 @@ class Witness:
 
     def _gauge(self, _connection: http.client.HTTPSConnection) -> None:
         """How quick this machine is just now; it asks nobody."""
-        began_s = time.thread_time()
-        json.loads(YARDSTICK)
-        self._read_ms.append(1000 * (time.thread_time() - began_s))
+        self._read_ms.append(yardstick_ms())
 
     def _note(self, text: str) -> None:
         if len(self._texts) < _TEXTS:
             self._texts.append(text)
 
 
-def _p99(values: list[float]) -> float:
+def p99(values: list[float]) -> float:
     return sorted(values)[int(len(values) * 0.99)] if values else 0.0
 
 
-def _computed_s(pid: int) -> float:
-    """Processor time of all threads of the process until now."""
+def yardstick_ms() -> float:
+    """What a fixed piece of work takes on this machine just now."""
+    began_s = time.thread_time()
+    json.loads(YARDSTICK)
+    return 1000 * (time.thread_time() - began_s)
+
+
+def slowness(yardsticks_ms: list[float]) -> float:
+    """How many times longer than a quick machine this one computes; 1 at least."""
+    return max(1.0, statistics.median(yardsticks_ms) / YARDSTICK_MS)
+
+
+def computed_s(pid: int, thread: object = "*") -> float:
+    """Processor time of all threads of the process until now, or of one."""
     total = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+    for path in Path(f"/proc/{pid}/task").glob(f"{thread}/schedstat"):
         try:
             total += int(path.read_text().split()[0])
         except OSError:

@@ -49,23 +49,25 @@ class Inventory:
         for resource in resources:
             self._listed.setdefault(resource, _Listed(gone_at_s=now_s))
 
-    def list(self, resource: str, devices: Mapping[str, Device]) -> frozenset[str]:
-        """Replace the devices of a resource; the ids of those whose health is another now.
-
-        TooManyDevices.
+    def changes(self, resource: str, devices: Mapping[str, Device]) -> frozenset[str]:
+        """The ids whose health is another once these are listed. It takes 30 ms at most, and may be
+        asked in a thread.
         """
+        before = self._listed.get(resource)
+        old = before.devices if before and before.gone_at_s is None else {}
+        return frozenset(
+            one for one in {*old, *devices} if _health(old, one) != _health(devices, one)
+        )
+
+    def list(self, resource: str, devices: Mapping[str, Device]) -> None:
+        """Replace the devices of a resource; TooManyDevices."""
         others = sum(len(its.devices) for name, its in self._listed.items() if name != resource)
         if others + len(devices) > MAX_DEVICES:
             raise TooManyDevices(
                 f"{len(devices)} devices are listed, {others} of other resources are known, and "
                 f"{MAX_DEVICES} are allowed in all"
             )
-        before = self._listed.get(resource)
         self._listed[resource] = _Listed(devices)
-        old = before.devices if before and before.gone_at_s is None else {}
-        return frozenset(
-            one for one in {*old, *devices} if _health(old, one) != _health(devices, one)
-        )
 
     def lose(self, resource: str, now_s: float) -> frozenset[str]:
         """The plugin of a resource is gone; the ids of its devices, if it ever listed any."""

@@ -6,7 +6,6 @@ that comes of it. Answers are read beside the event loop; what they mean is in `
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -52,17 +51,13 @@ class PluginOptions:
 
 
 class DevicePlugin:
-    """Of one resource, at the socket `endpoint` in the folder that the descriptor is of.
+    """Of one resource, at the socket `endpoint` in the folder that the descriptor is of."""
 
-    `reading` is held while a list is read, which may take half a second of a processor.
-    """
-
-    def __init__(self, resource: str, endpoint: str, folder: int, reading: asyncio.Lock) -> None:
+    def __init__(self, resource: str, endpoint: str, folder: int) -> None:
         self.resource = resource
         self.endpoint = endpoint
         self.options = PluginOptions()
         self._folder = folder
-        self._reading = reading
         target = socket_target(folder, endpoint)
         self._channel = Channel(target, _stubs, options=_CHANNEL_OPTIONS)
 
@@ -86,16 +81,20 @@ class DevicePlugin:
             return False
         return True
 
-    async def lists(self) -> AsyncIterator[Mapping[str, Device]]:
-        """All devices by id at every change, until the plugin ends it. PluginFailed."""
+    async def lists(self) -> AsyncIterator[bytes]:
+        """All devices at every change, for `devices`, until the plugin ends it. PluginFailed."""
         try:
             with self._channel.failures():
                 async for found in messages(self._channel.method("ListAndWatch")(pb.Empty())):
-                    work = partial(answers.devices, found)
-                    async with self._reading:
-                        listed = await loops.finish_in_thread(work, name="devices")
-                    yield listed
-        except (CallFailed, AnswerError) as error:
+                    yield found
+        except CallFailed as error:
+            raise PluginFailed(f"ListAndWatch of {self.resource}: {error}") from error
+
+    def devices(self, listed: bytes) -> Mapping[str, Device]:
+        """By id; PluginFailed. It may take half a second of a processor."""
+        try:
+            return answers.devices(listed)
+        except AnswerError as error:
             raise PluginFailed(f"ListAndWatch of {self.resource}: {error}") from error
 
     async def preferred(

@@ -186,14 +186,20 @@ class Connection(web.RequestHandler):
         if self._heir is not None:
             self._heir.data_received(data)
             return
-        is_small = self.rank >= Rank.KEPT and len(data) <= _SLICE_BYTES  # a renewal, mostly
-        is_free = self._upgraded or self.rank is Rank.PRIVILEGED or is_small
-        if self.intakes is None or (is_free and not self._unparsed):
+        is_free = self._upgraded or self.intake_for(len(data)) is None
+        if is_free and not self._unparsed:
             self._receive(data)
             return
         self._unparsed += data
         if not self._is_taken:
             self._take()
+
+    def intake_for(self, size: int) -> Intake | None:
+        """Whose time it takes to decrypt so many bytes; None for as much as it needs."""
+        is_small = self.rank >= Rank.KEPT and size <= _SLICE_BYTES  # a renewal, mostly
+        if self.intakes is None or self.rank is Rank.PRIVILEGED or is_small:
+            return None
+        return self.intakes[self.rank >= Rank.KEPT]
 
     def _take(self) -> None:
         if self.intakes is not None:

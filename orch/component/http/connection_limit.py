@@ -21,6 +21,7 @@ from orch.component import certificates
 from orch.component.http import tcp
 from orch.component.http.connection import Connection, Rank
 from orch.component.http.fair_queue import Bounds, FairQueue, Flow
+from orch.component.http.paced_socket import PacedSocket
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 
@@ -257,8 +258,9 @@ class AcceptedSocket(asyncio.Protocol):
             await self._limit.handshake(connection.network)
             if connection.ended:
                 return
+            paced = PacedSocket(transport, lambda: connection.payer, connection.intake_for)
             secured = await asyncio.get_running_loop().start_tls(
-                transport,
+                paced,  # type: ignore[arg-type]  # is one to TLS
                 connection,
                 context,
                 server_side=True,

@@ -3,8 +3,8 @@
 In one turn the loop reads all sockets that are ready, so without a bound a turn would take as long
 as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, and all together
 4, but whoever sends little need not wait for who sends much. What is more waits, unparsed: owners
-come in rotation, with a slice of one of their connections in a turn of the loop. Knows neither HTTP
-nor requests.
+come in rotation, with a slice of one of their connections in a turn of the loop. Decrypting takes
+of this time, too. Knows neither HTTP nor requests.
 """
 
 from __future__ import annotations
@@ -44,22 +44,19 @@ class Intake:
         self._end_s = 0.0  # of the window
         self._used_s: dict[object, float] = {}  # in the window, by owner
         self._all_s = 0.0
+        self._ever_s = 0.0
         self._waiting: dict[object, deque[Receiver]] = {}  # by owner; the next one first
         self._going_on: asyncio.Handle | None = None
 
     def take(self, receiver: Receiver) -> None:
         """Parse what it has received, or as much as there is time for; the rest in its turn."""
-        owner, began_s = receiver.payer, self._loop.time()
-        if began_s >= self._end_s:
-            self._begin(began_s)
+        owner, now_s = receiver.payer, self._loop.time()
+        if now_s >= self._end_s:
+            self._begin(now_s)
         while owner not in self._waiting and self._has_time(owner):
-            more = receiver.parse_slice()
-            ended_s = self._loop.time()
-            self._charge(owner, ended_s - began_s)
-            if not more:
+            if not self._parse(owner, receiver):
                 receiver.release()
                 return
-            began_s = ended_s
         receiver.hold()
         self._wait(owner, receiver)
 
@@ -71,9 +68,15 @@ class Intake:
     def _has_time(self, owner: object) -> bool:
         return self._used_s.get(owner, 0.0) < (OWN_S if self._all_s < ALL_S else LITTLE_S)
 
-    def _charge(self, owner: object, seconds: float) -> None:
+    def _parse(self, owner: object, receiver: Receiver) -> bool:
+        """What another receiver takes for what comes out of a slice is charged there."""
+        began_s, before_s = self._loop.time(), self._ever_s
+        more = receiver.parse_slice()
+        seconds = self._loop.time() - began_s - (self._ever_s - before_s)
         self._used_s[owner] = self._used_s.get(owner, 0.0) + seconds
         self._all_s += seconds
+        self._ever_s += seconds
+        return more
 
     def _wait(self, owner: object, receiver: Receiver) -> None:
         self._waiting.setdefault(owner, deque()).append(receiver)
@@ -97,9 +100,7 @@ class Intake:
             self._waiting[owner] = receivers
         if self._waiting:
             self._going_on = self._loop.call_soon(self._go_on)
-        more = receiver.parse_slice()
-        self._charge(owner, self._loop.time() - began_s)
-        if more:
+        if self._parse(owner, receiver):
             self._wait(receiver.payer, receiver)
         else:
             receiver.release()

@@ -28,8 +28,9 @@ def test_unhealthy_devices_leave_allocatable_and_stay_in_capacity() -> None:
     inventory = Inventory()
     inventory.list(FOO, listing(device("a"), device("b")))
     assert inventory.counts() == {FOO: ResourceCount(2, 2)}
-    changed = inventory.list(FOO, listing(device("a"), device("b", healthy=False)))
-    assert changed == {"b"}
+    listed = listing(device("a"), device("b", healthy=False))
+    assert inventory.changes(FOO, listed) == {"b"}
+    inventory.list(FOO, listed)
     assert inventory.counts() == {FOO: ResourceCount(2, 1)}
     assert inventory.healthy(FOO) == ["a"]
     assert inventory.health(FOO, "b") == "Unhealthy"
@@ -55,7 +56,8 @@ def test_a_plugin_that_comes_back_in_time_changes_nothing() -> None:
     inventory = Inventory()
     inventory.list(FOO, listing(device("a")))
     inventory.lose(FOO, 0.0)
-    assert inventory.list(FOO, listing(device("a"))) == {"a"}, "its health is known again"
+    assert inventory.changes(FOO, listing(device("a"))) == {"a"}, "its health is known again"
+    inventory.list(FOO, listing(device("a")))
     assert not inventory.expire(GRACE_S * 2)
     assert inventory.counts() == {FOO: ResourceCount(1, 1)}
     assert inventory.gone() == frozenset()

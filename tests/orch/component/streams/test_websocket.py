@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
+from orch.component.process import loops
 from orch.component.streams import websocket
 from orch.component.streams.websocket import ClientSocket, Message
 from tests.orch.component.streams import door
@@ -72,6 +74,35 @@ async def test_an_endless_message_is_refused_by_its_size() -> None:
         closed = await socket.receive(30)
         assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1009)
     assert received == [None]
+
+
+async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> None:
+    sent = asyncio.Event()
+    turns, in_turn = 0, list[int]()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def take(socket: ClientSocket) -> None:
+        await sent.wait()
+        counting = loops.spawn(count_turns(), name="turns")
+        while await socket.receive() is not None:
+            in_turn.append(turns)
+        await loops.cancel(counting)
+
+    async with talking(take) as socket:
+        for _ in range(1000):
+            await socket.send_bytes(b"x")
+            await socket.ping()
+        sent.set()
+        pongs = 0
+        while pongs < 1000:
+            pongs += (await socket._reader.read()).type is WSMsgType.PONG
+    assert len(in_turn) == 1000
+    assert max(Counter(in_turn).values()) <= websocket.MESSAGES_PER_TURN
 
 
 async def test_a_client_is_told_why_its_socket_is_closed() -> None:
