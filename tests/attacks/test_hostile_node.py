@@ -12,7 +12,8 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.slow
 MEMORY_BYTES = 48 * 2**20  # that all hostile answers together may take
 ATTACK_S = 10.0  # no answer goes on for longer than this
 ATTACK_BYTES = 64 * 2**20  # or is longer
+HELD_S = 3.0  # until somebody looks on: the server waits for an answer for 5 s
 GOOD = ("good-1", "good-2")
 NODES, METRICS = "/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1/nodes"
 MERGE = "application/merge-patch+json"
@@ -94,6 +96,7 @@ class Node:
     def __init__(self, name: str, context: ssl.SSLContext) -> None:
         self.name = name
         self.attack: Callable[[Send], None] | None = None
+        self.begin = threading.Event()  # until it is set no attack begins
         self.attacked = 0  # how often it began to
         self.active = 0
         self._context = context
@@ -140,7 +143,7 @@ class Node:
             page(b"<script>", b"Content-Type: text/html\r\nSet-Cookie: a=b")(connection.sendall)
         elif self.attack is None:
             honest(connection.sendall)
-        else:
+        elif self.begin.wait(HELD_S):
             self.attacked += 1
             self.active += 1
             try:
@@ -180,31 +183,51 @@ def nodes(authority: Authority) -> Iterator[dict[str, Node]]:
         node.close()
 
 
+def serving(folder: Path, authority: Authority) -> AbstractContextManager[Attacked]:
+    return harness.attacked(
+        folder,
+        f"--nodeagent-certificate-authority={authority.ca_file}", "--node-proxy-allow-loopback",
+        "--serve-upstream-aliases",
+    )  # fmt: skip
+
+
+def register(target: Attacked, nodes: dict[str, Node]) -> None:
+    for name, node in nodes.items():
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"nodeagentEndpoint": {"Port": node.port}},
+        }
+        target.make(NODES, {"metadata": {"name": name}})
+        patched = target.ask(
+            OPERATOR, "PATCH", f"{NODES}/{name}/status", {"status": status}, Content_Type=MERGE
+        )
+        assert patched.status == 200, patched.body
+
+
 @pytest.fixture(scope="module")
 def target(
     nodes: dict[str, Node], authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Attacked]:
-    """Started again with the nodes in its store: so usage is asked for at once."""
-    folder = tmp_path_factory.mktemp("server")
-    flags = (
-        f"--nodeagent-certificate-authority={authority.ca_file}", "--node-proxy-allow-loopback",
-        "--serve-upstream-aliases",
-    )  # fmt: skip
-    with harness.attacked(folder, *flags) as first:
-        for name, node in nodes.items():
-            status = {
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-                "daemonEndpoints": {"nodeagentEndpoint": {"Port": node.port}},
-            }
-            first.make(NODES, {"metadata": {"name": name}})
-            patched = first.ask(
-                OPERATOR, "PATCH", f"{NODES}/{name}/status", {"status": status}, Content_Type=MERGE
-            )
-            assert patched.status == 200, patched.body
+    with serving(tmp_path_factory.mktemp("server"), authority) as running:
+        register(running, nodes)
         made = {"metadata": {"name": "p"}, "spec": {"nodeName": "drip", "containers": [
             {"name": "c", "image": "i"}]}}  # fmt: skip
-        first.make(f"/api/v1/namespaces/{NEIGHBOUR}/pods", made)
-    with harness.attacked(folder, *flags) as running:
+        running.make(f"/api/v1/namespaces/{NEIGHBOUR}/pods", made)
+        yield running
+
+
+@pytest.fixture
+def asked_at_once(
+    nodes: dict[str, Node], authority: Authority, tmp_path: Path
+) -> Iterator[Attacked]:
+    """A server that starts with the nodes in its store: its first questions for usage are of all
+    of them, and those that attack wait for `begin`.
+    """
+    with serving(tmp_path, authority) as first:
+        register(first, nodes)
+    for name, attack in ATTACKS.items():
+        nodes[name].attack = attack
+    with serving(tmp_path, authority) as running:
         yield running
 
 
@@ -235,12 +258,13 @@ def shown(target: Attacked) -> dict[str, Any]:
 
 @pytest.mark.alone
 def test_a_page_of_usage_costs_its_node_its_numbers_and_nobody_else_anything(
-    target: Attacked, nodes: dict[str, Node]
+    asked_at_once: Attacked, nodes: dict[str, Node]
 ) -> None:
-    for name, attack in ATTACKS.items():
-        nodes[name].attack = attack
     hostile = [nodes[name] for name in ATTACKS]
+    target = asked_at_once
     with target.witnessed() as seen, watched_memory(target) as grown:
+        for node in hostile:
+            node.begin.set()
         eventually(
             lambda: all(node.attacked and not node.active for node in hostile),
             within_s=60, what="all attacks were read or cut",

@@ -20,10 +20,13 @@ from tools import metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 MIXIN = ROOT / "deploy" / "mixin"
-RULES = {name: yaml.safe_load((MIXIN / f"{name}.yaml").read_text()) for name in ("alerts", "rules")}
+RULES = {
+    name: yaml.load((MIXIN / f"{name}.yaml").read_bytes(), yaml.CSafeLoader)
+    for name in ("alerts", "rules")
+}
 ALERTS = [rule for group in RULES["alerts"]["groups"] for rule in group["rules"]]
 RECORDED = [rule for group in RULES["rules"]["groups"] for rule in group["rules"]]
-CASES = yaml.safe_load((Path(__file__).parent / "alert_cases.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "alert_cases.yaml").read_bytes(), yaml.CSafeLoader)
 DASHBOARDS = sorted((MIXIN / "dashboards").glob("*.json"))
 OF_PROMETHEUS = {"up", "ALERTS"}
 

@@ -16,8 +16,8 @@ from orch.wire.managed.ownership import ConflictError, Owned
 from orch.wire.managed.typed import ABSENT, SCALAR, UNKNOWN, Type, list_of, record
 from tests.orch.wire.managed.written_types import WrittenTypes
 
-TABLE: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parent / "merges.yaml").read_text(encoding="utf-8")
+TABLE: dict[str, Any] = yaml.load(
+    (Path(__file__).parent / "merges.yaml").read_bytes(), yaml.CSafeLoader
 )
 TYPES = {
     name: WrittenTypes(entry["types"]).of(entry["root"]) for name, entry in TABLE["types"].items()
@@ -142,7 +142,7 @@ LEFT_OUT = (
 def test_only_cases_with_conversions_between_versions_are_left_out() -> None:
     """No kind here has versions of different form. The figures are those of docs/apiserver.md."""
     assert tuple(c["name"] for c in TABLE["cases"] if c.get("converts")) == LEFT_OUT
-    values = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
+    values = yaml.load((Path(__file__).parent / "values.yaml").read_bytes(), yaml.CSafeLoader)
     others = sum(len(found) for found in values.values() if isinstance(found, list))
     same, all_cases = len(CASES) + others, len(TABLE["cases"]) + others
     assert (same, all_cases) == (518, 526)

@@ -13,8 +13,8 @@ from orch.wire.managed.typed import UNKNOWN, atomic_list, list_of, record
 from orch.wire.patch.patch import PatchError
 from tests.orch.wire.managed.written_types import WrittenTypes
 
-TABLE: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parent / "values.yaml").read_text(encoding="utf-8")
+TABLE: dict[str, Any] = yaml.load(
+    (Path(__file__).parent / "values.yaml").read_bytes(), yaml.CSafeLoader
 )
 TYPES = {
     name: WrittenTypes(entry["types"]).of(entry["root"]) for name, entry in TABLE["types"].items()
