@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
-# Several files at a time; attacks that measure what others feel meanwhile come last, by themselves.
+# Several files at a time; tests that measure time come last, by themselves.
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
@@ -23,7 +23,7 @@ run: $(VENV)/.run-ready
 test:
 	$(MAKE) --no-print-directory --jobs check compiled $(VENV)/.test-ready
 	$(PYTEST) -n auto -m "not soak and not alone"
-	$(PYTEST) -m alone tests/attacks
+	$(PYTEST) -m alone tests/attacks tests/e2e/test_resize.py
 
 # Its parts run side by side, each in one process that collects nothing but its own tests. Workers of
 # pytest-xdist collect all of them, each, and report each of them, which takes a quarter as much again.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 90.0  # for what takes a second or two, where the machine has much else to do
 RUNTIME_BASE = Path(os.environ.get("TEST_RUNTIME_BASE") or ROOT / ".test" / "runtime" / "base")
 
 

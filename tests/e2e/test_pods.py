@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import LocalCluster, eventually
+from tests.e2e.harness import PATIENCE_S, LocalCluster, eventually
 
 pytestmark = pytest.mark.seconds(40)
 
@@ -52,7 +52,7 @@ def test_a_pod_without_a_node_runs_or_is_told_why_not(cluster: LocalCluster) -> 
 
     eventually(
         lambda: cluster.pod("brief")["status"]["phase"] == "Succeeded",
-        within_s=60,
+        within_s=PATIENCE_S,
         what="the pod has run",
     )
     assert cluster.pod("brief")["spec"]["nodeName"] == cluster.node
@@ -63,7 +63,7 @@ def test_a_pod_without_a_node_runs_or_is_told_why_not(cluster: LocalCluster) -> 
             for condition in cluster.pod("choosy")["status"].get("conditions", [])
             if condition["type"] == "PodScheduled"
         ],
-        within_s=30,
+        within_s=PATIENCE_S,
         what="the other is told why not",
     )
     assert (shown[0]["status"], shown[0]["reason"], shown[0]["message"]) == (
@@ -71,13 +71,13 @@ def test_a_pod_without_a_node_runs_or_is_told_why_not(cluster: LocalCluster) -> 
     )  # fmt: skip
     eventually(
         lambda: text in cluster.kubectl("describe", "pod", "choosy").stdout,
-        within_s=30,
+        within_s=PATIENCE_S,
         what="an event says so",
     )
     cluster.kubectl("label", "node", cluster.node, "disk=none")
     eventually(
         lambda: cluster.pod("choosy")["status"]["phase"] == "Succeeded",
-        within_s=60,
+        within_s=PATIENCE_S,
         what="it runs once the node fits",
     )
     cluster.kubectl("label", "node", cluster.node, "disk-")
@@ -123,11 +123,11 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
             },
         },
     )
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=50s")
     line = told / "line"  # the shell creates it before it writes
     eventually(
         lambda: line.exists() and line.read_text() == "hello world from asked\n",
-        within_s=20,
+        within_s=PATIENCE_S,
         what="the container wrote its line",
     )
     pod = cluster.pod(name)
@@ -137,10 +137,10 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     uid = pod["metadata"]["uid"]
     assert str(32 * 2**20) in memory_limits_of(uid)
 
-    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    cluster.kubectl("delete", "pod", name, "--timeout=50s")
     directory = cluster.run_dir / "nodeagent" / "pods" / uid
-    eventually(lambda: not directory.exists(), within_s=20, what="its directory is gone")
-    eventually(lambda: not cgroups_of(uid), within_s=20, what="its cgroups are gone")
+    eventually(lambda: not directory.exists(), within_s=PATIENCE_S, what="its directory is gone")
+    eventually(lambda: not cgroups_of(uid), within_s=PATIENCE_S, what="its cgroups are gone")
     assert line.exists(), "a hostPath is the host's"
 
 
@@ -151,14 +151,14 @@ def test_a_deleted_pod_shows_its_end_while_a_finalizer_holds_it(
     metadata = {"name": "held", "finalizers": ["example.org/wait"]}
     spec = {"nodeName": cluster.node, "containers": [busybox(ends_well)]}
     name = apply(cluster, tmp_path, {"metadata": metadata, "spec": spec})
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=50s")
     uid = cluster.pod(name)["metadata"]["uid"]
     cluster.kubectl("delete", "pod", name, "--wait=false")
-    eventually(lambda: not cgroups_of(uid), within_s=30, what="nothing runs any more")
+    eventually(lambda: not cgroups_of(uid), within_s=PATIENCE_S, what="nothing runs any more")
     cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}")
     assert container(cluster, name)["state"]["terminated"]["exitCode"] == 0
     cluster.kubectl("patch", "pod", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    cluster.kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=50s")
 
 
 def test_a_pod_that_runs_is_given_a_container_to_debug_it(
@@ -170,7 +170,7 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
         "containers": [busybox("sleep 1000")],
     }
     name = apply(cluster, tmp_path, {"metadata": {"name": "debugged"}, "spec": spec})
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=50s")
     before = container(cluster, name)["containerID"]
     pod = cluster.pod(name)
     del pod["metadata"]["resourceVersion"]  # the agent reports beside it
@@ -185,14 +185,16 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
         statuses = cluster.pod(name)["status"].get("ephemeralContainerStatuses") or [{}]
         return statuses[0].get("state", {}).get("terminated")
 
-    assert eventually(ended, within_s=20, what="the container ran and ended")["exitCode"] == 0
+    assert (
+        eventually(ended, within_s=PATIENCE_S, what="the container ran and ended")["exitCode"] == 0
+    )
     eventually(
         lambda: cluster.request(f"{PODS}/{name}/log?container=debug").endswith("sleep 1000 "),
-        within_s=10,
+        within_s=PATIENCE_S,
         what="its log",
     )
     assert container(cluster, name)["containerID"] == before
-    cluster.kubectl("delete", "pod", name, "--timeout=20s")
+    cluster.kubectl("delete", "pod", name, "--timeout=50s")
 
 
 def test_a_container_that_keeps_failing_backs_off(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -210,16 +212,16 @@ def test_a_container_that_keeps_failing_backs_off(cluster: LocalCluster, tmp_pat
             and s.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff"
             and s
         ),
-        within_s=30,
+        within_s=PATIENCE_S,
         what="the container waits for its restart",
     )
     assert status["lastState"]["terminated"]["exitCode"] == 3
     eventually(
         lambda: container(cluster, name).get("restartCount", 0) >= 1,
-        within_s=30,
+        within_s=PATIENCE_S,
         what="it was started again",
     )
-    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    cluster.kubectl("delete", "pod", name, "--timeout=50s")
 
 
 @pytest.mark.parametrize(("policy", "script", "phase"), [
@@ -243,9 +245,11 @@ def test_a_pod_that_need_not_run_on_ends(
         },
     )
     eventually(
-        lambda: cluster.pod(name)["status"]["phase"] == phase, within_s=20, what=f"it is {phase}"
+        lambda: cluster.pod(name)["status"]["phase"] == phase,
+        within_s=PATIENCE_S,
+        what=f"it is {phase}",
     )
-    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    cluster.kubectl("delete", "pod", name, "--timeout=50s")
 
 
 def test_a_pod_waits_for_a_condition_of_others_and_ends_at_its_deadline(
@@ -267,18 +271,20 @@ def test_a_pod_waits_for_a_condition_of_others_and_ends_at_its_deadline(
     def waits() -> bool:
         return conditions().get("Ready", {}).get("reason") == "ReadinessGatesNotReady"
 
-    eventually(waits, within_s=20, what="it waits for the condition")
+    eventually(waits, within_s=PATIENCE_S, what="it waits for the condition")
     set_gate = {"status": {"conditions": [{"type": "example.com/served", "status": "True"}]}}
     arguments = ("patch", "pod", name, "--subresource=status", "--type=strategic", "-p")
     cluster.kubectl(*arguments, json.dumps(set_gate))
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=50s")
     assert "reason" not in conditions()["Ready"]
     eventually(
-        lambda: cluster.pod(name)["status"]["phase"] == "Failed", within_s=20, what="it has failed"
+        lambda: cluster.pod(name)["status"]["phase"] == "Failed",
+        within_s=PATIENCE_S,
+        what="it has failed",
     )
     assert cluster.pod(name)["status"]["reason"] == "DeadlineExceeded"
     assert conditions()["example.com/served"]["status"] == "True"
-    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    cluster.kubectl("delete", "pod", name, "--timeout=50s")
 
 
 def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluster) -> None:
@@ -295,20 +301,22 @@ def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluste
         return statuses[0]["containerID"] if statuses and statuses[0]["ready"] else ""
 
     manifest.write_text(text % 1000)
-    first = eventually(running, within_s=20, what="the static pod runs and has a mirror")
+    first = eventually(running, within_s=PATIENCE_S, what="the static pod runs and has a mirror")
     cluster.kubectl("delete", "pod", name, "--wait=false", "--grace-period=0", "--force")
-    assert eventually(running, within_s=20, what="its mirror is back") == first
+    assert eventually(running, within_s=PATIENCE_S, what="its mirror is back") == first
 
     manifest.write_text("kind: Pod\nmetadata: [")  # while it is being edited
     manifest.write_text(text % 2000)
     second = eventually(
-        lambda: (now := running()) != first and now, within_s=30, what="the changed pod runs"
+        lambda: (now := running()) != first and now,
+        within_s=PATIENCE_S,
+        what="the changed pod runs",
     )
     assert second != first
 
     manifest.unlink()
     eventually(
         lambda: name not in [pod["metadata"]["name"] for pod in cluster.get(PODS)["items"]],
-        within_s=30,
+        within_s=PATIENCE_S,
         what="pod and mirror are gone",
     )

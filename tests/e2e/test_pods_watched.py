@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import LocalCluster, eventually
+from tests.e2e.harness import PATIENCE_S, LocalCluster, eventually
 
 pytestmark = pytest.mark.seconds(40)
 
@@ -123,20 +123,20 @@ def test_every_restart_policy_and_probe_shows_what_users_expect(
                 in_order([row[2] for row in rows(watched, name)], statuses)
                 and rows(watched, name)[-1][1] == ready
             ),
-            within_s=60,
+            within_s=PATIENCE_S,
             what=f"{name} shows {statuses} and {ready}: {rows(watched, name)}",
         )
     for name in ("always-fails", "onfailure-fails"):
         eventually(
             lambda name=name: int(rows(watched, name)[-1][3]) >= 2,
-            within_s=60,
+            within_s=PATIENCE_S,
             what=f"{name} is started again, and again after its back-off",
         )
     for name in ("never-fails", "never-ends", "onfailure-ends", "unready-http"):
         assert {row[3] for row in rows(watched, name)} == {"0"}, f"{name} was restarted"
     eventually(
         lambda: "Readiness probe failed: " in described(cluster, "unready-grpc"),
-        within_s=30,
+        within_s=PATIENCE_S,
         what="the event of the probe",
     )
 
@@ -144,7 +144,7 @@ def test_every_restart_policy_and_probe_shows_what_users_expect(
         return {event["reason"] for event in cluster.get(EVENTS)["items"]}
 
     expected = {"Pulled", "Created", "Started", "BackOff", "Unhealthy"}
-    eventually(lambda: expected <= reasons(), within_s=30, what=f"events {expected}")
+    eventually(lambda: expected <= reasons(), within_s=PATIENCE_S, what=f"events {expected}")
     cluster.kubectl("delete", "pods", *PODS, "--timeout=60s")
     assert {row[2] for name in PODS for row in rows(watched, name)} >= {"Terminating"}
 
@@ -173,14 +173,14 @@ def test_a_liveness_probe_that_fails_restarts_its_container(
     cluster.kubectl("create", "-f", str(tmp_path / "alive.json"))
     eventually(
         lambda: rows(watched, "alive") and rows(watched, "alive")[-1][3] == "1",
-        within_s=60,
+        within_s=PATIENCE_S,
         what="it was restarted",
     )
     eventually(
         lambda: (
             "Container c failed liveness probe, will be restarted" in described(cluster, "alive")
         ),
-        within_s=30,
+        within_s=PATIENCE_S,
         what="the event of its restart",
     )
     cluster.kubectl("delete", "pod", "alive", "--timeout=60s")

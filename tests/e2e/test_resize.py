@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.harness import LocalCluster, eventually
 from tests.e2e.test_pods import apply, busybox
 
-pytestmark = pytest.mark.seconds(60)
+pytestmark = pytest.mark.seconds(30)
 
 CONTAINERS = ("a", "b")
 MI = 1 << 20
@@ -116,7 +116,11 @@ def at_random(chance: random.Random) -> Sizes:
 
 
 @pytest.mark.parametrize(
-    "rounds", [40, pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.slow])]
+    "rounds",
+    [
+        pytest.param(40, marks=pytest.mark.alone),
+        pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.slow]),
+    ],
 )
 def test_random_resizes_restart_nothing_and_reach_the_kernel_within_a_second(
     cluster: LocalCluster, tmp_path: Path, proxy: str, rounds: int

@@ -63,6 +63,8 @@ def page(method: str, url: str, timeout_s: float) -> dict:
     try:
         with urllib.request.urlopen(request, context=_context(), timeout=timeout_s) as response:
             return {"code": 0, "out": _text(response.read()), "err": ""}
+    except urllib.request.HTTPError as error:
+        return {"code": 1, "out": "", "err": _text(f"{error}: ".encode() + error.read(2000))}
     except OSError as error:
         return {"code": 1, "out": "", "err": _text(str(error).encode())}
 

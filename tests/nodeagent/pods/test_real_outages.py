@@ -56,7 +56,10 @@ async def test_a_frozen_runtime_freezes_nothing_else(tmp_path: Path) -> None:
 async def test_probes_that_a_frozen_runtime_did_not_answer_restart_no_container(
     tmp_path: Path,
 ) -> None:
-    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {
+        "exec": {"command": ["true"]},
+        "periodSeconds": 1, "timeoutSeconds": 6, "failureThreshold": 1,
+    }  # fmt: skip
     with provisioned(tmp_path / "rt") as runtime:
         agent = Agent(tmp_path, runtime.endpoint)
         agent.start()
@@ -65,7 +68,7 @@ async def test_probes_that_a_frozen_runtime_did_not_answer_restart_no_container(
             await agent.runs("probed")
             before = agent.ids("probed")
             await asyncio.to_thread(runtime.control, "stop", "--signal", "STOP")
-            await asyncio.sleep(14)  # a probe is given up after 11 s
+            await asyncio.sleep(19)  # a probe is given up after 16 s
             await asyncio.to_thread(runtime.control, "stop", "--signal", "CONT")
             await asyncio.sleep(4)
             assert agent.ids("probed") == before

@@ -163,8 +163,11 @@ async def until(check: Callable[[], object], *, within_s: float = 15.0) -> None:
 
 
 @pytest.fixture
-async def world(identities: Pki, tmp_path: Path) -> AsyncIterator[World]:
-    api = await Api.start(identities, tmp_path / "data")
+async def world(
+    identities: Pki, tmp_path: Path, free_port: Callable[[], int]
+) -> AsyncIterator[World]:
+    # Of the kernel's own ports one may be somebody's by the time the server starts again.
+    api = await Api.start(identities, tmp_path / "data", port=free_port())
     world = World(api, identities, tmp_path)
     yield world
     await world.close()

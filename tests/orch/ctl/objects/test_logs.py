@@ -51,11 +51,11 @@ async def test_a_log_may_be_read_or_followed_for_a_time(orchctl: Orchctl, api: H
         await asyncio.Event().wait()
 
     api.answers["GET", f"{PODS}/web/log"] = Answer(endless)
-    followed = await orchctl("logs", "-f", "web", "--request-timeout=200ms")
+    followed = await orchctl("logs", "-f", "web", "--request-timeout=2s")
     assert (followed.code, followed.out, followed.err) == (0, "one\n", "")
-    read = await orchctl("logs", "web", "--request-timeout=200ms")
+    read = await orchctl("logs", "web", "--request-timeout=2s")
     assert (read.code, read.out) == (1, "one\n")
-    assert read.err.startswith("error: the log did not end within 0.2 s: give a longer --request-")
+    assert read.err.startswith("error: the log did not end within 2 s: give a longer --request-")
 
 
 async def test_a_refusal_is_told_or_skipped(orchctl: Orchctl, api: HttpApi) -> None:
