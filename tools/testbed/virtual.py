@@ -38,6 +38,7 @@ _KERNEL_LINE = (
 _BOOTS = 4
 _BOOT_S = 240.0
 _IMAGE_BYTES = 4 << 30
+_DISK_WRITES = 16 << 20  # bytes a second: faster than the processor, no writer would wait for it
 # Of the tests' own packages, large and of no use to the programs.
 _LEFT_OUT = ("kubernetes", "matplotlib", "numpy", "numpy.libs", "fontTools", "mypy", "pip", "PIL")
 _CONTAINERD = """version = 3
@@ -286,7 +287,8 @@ def _qemu(base: Path, door: Path, console: Path) -> list[str]:
         "-serial": f"file:{console}",
         "-kernel": str(base / "vmlinuz"),
         "-append": _KERNEL_LINE,
-        "-drive": f"file={base / 'disk.ext4'},if=none,id=disk,format=raw,snapshot=on,cache=unsafe",
+        "-drive": f"file={base / 'disk.ext4'},if=none,id=disk,format=raw,snapshot=on,cache=unsafe"
+        f",throttling.bps-write={_DISK_WRITES}",
         "-nic": "none",
         "-chardev": f"socket,id=commands,path={door},server=on,wait=off",
     }
