@@ -24,7 +24,8 @@ def _fails(w: World, *arguments: str, stdin: str) -> str:
 
 
 def _managers(w: World, what: str) -> dict[tuple[str, str], object]:
-    shown = json.loads(w("get", what, "-o", "json", "--show-managed-fields"))
+    kind, _, name = what.partition("/")
+    shown = json.loads(w("get", "--raw", f"/api/v1/namespaces/{w.namespace}/{kind}s/{name}"))
     entries = shown["metadata"].get("managedFields", ())
     return {(entry["manager"], entry["operation"]): entry["fieldsV1"] for entry in entries}
 

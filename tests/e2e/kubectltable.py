@@ -23,7 +23,7 @@ _SCRIPTS = """
 ## The reference's own scripts
 
 What `test/cmd` of Kubernetes 1.36 says with its `kubectl` (1.36.3, unmodified), run by hand on
-2026-11-27 (they are not part of this tree). Server and controller manager run as the scripts'
+2026-11-28 (they are not part of this tree). Server and controller manager run as the scripts'
 runner starts the reference's: tokens from a file, `--authorization-mode=RBAC,AlwaysAllow`, a CA
 for requests for certificates, a Node without an agent; here also `--serve-upstream-aliases`,
 `ALLOW_SKEW` (server and client have different versions), and the namespaces `kube-system` and

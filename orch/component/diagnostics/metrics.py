@@ -102,8 +102,11 @@ class Registry:
     def counter(
         self, name: str, text: str, labels: Labels = (), **settings: Unpack[Settings]
     ) -> Counter:
-        """A counter; `name` ends in `_total`."""
-        return self._make(Counter, name, text, labels, **settings)
+        """A counter; one whose `name` does not end in `_total` is served under that name, untyped:
+        both formats add the ending to whatever calls itself a counter.
+        """
+        kind = Counter if name.endswith("_total") else _NamedCounter
+        return self._make(kind, name, text, labels, **settings)
 
     def counter_of(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A counter without labels that somebody else keeps; `name` ends in `_total`."""
@@ -156,6 +159,15 @@ class Registry:
         if isinstance(metric, Bounded) and allowed:
             metric.allowed, metric.on_unexpected = allowed, self._record.count_unexpected
         return metric
+
+
+class _NamedCounter(Counter):
+    """A counter that the reference named before names had to end in `_total`."""
+
+    _type = "unknown"
+
+    def _child_samples(self) -> tuple[Sample, ...]:
+        return tuple(sample._replace(name="") for sample in super()._child_samples())
 
 
 def exemplar() -> dict[str, str] | None:

@@ -85,7 +85,8 @@ def _row(options: TableOptions, namespace: str, cells: list[str], labels: str) -
 def _cell(cells: Sequence[Any], number: int) -> str:
     """A cell as text; the first of several lines, as other clients show them."""
     value = cells[number] if number < len(cells) else None
-    first, *more = str("<none>" if value is None else value).splitlines() or [""]
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    first, *more = ("<none>" if value is None else text).splitlines() or [""]
     return f"{first}..." if more else first
 
 

@@ -1,28 +1,32 @@
 """The OpenAPI documents: v3 per group and version, and v2 for older clients; pure.
 
 v3 and the JSON form of v2 are complete: every path, and the schemas of every record. The protobuf
-form of v2 is as small as old clients need it to trust the server's own validation and dry run: a
-PATCH of each kind with these parameters (reference/apiserver.md §1.3); its field numbers are
-gnostic's.
+form of v2 has every schema, and of paths what old clients need to trust the server's own
+validation and dry run: a PATCH of each kind with these parameters (reference/apiserver.md §1.3);
+its field numbers are those of gnostic's `OpenAPIv2.proto`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import orjson
 
 from orch.server.discovery.openapi_paths import paths_of
-from orch.server.discovery.openapi_schemas import GVK, Schemas
+from orch.server.discovery.openapi_schemas import GVK, PRESERVE, Schemas
 from orch.wire.names import VERSION
+from orch.wire.records.fields import INT_OR_STRING
 from orch.wire.records.kinds import Resource
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE = "orch"
 _SCOPE = "{namespace}"
+_EITHER = "x-kubernetes-int-or-string"
+_TEXTS = {"$ref": 1, "format": 2, "description": 4}
+_REQUIRED, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSION = 19, 21, 22, 23, 25, 31
 
 
 def documents(resources: tuple[Resource, ...], more: tuple[Resource, ...] = ()) -> dict[str, bytes]:
@@ -72,7 +76,7 @@ def _joined(left: bytes, right: bytes) -> bytes:
 
 def _v2_parts(resources: tuple[Resource, ...]) -> tuple[bytes, bytes]:
     """Paths and definitions."""
-    schemas = Schemas("#/definitions/")
+    schemas = Schemas("#/definitions/", all_groups=True)
     paths = {}
     for resource in resources:
         for path, item in paths_of(resource, schemas):
@@ -113,13 +117,6 @@ def _older_answer(answer: dict[str, Any]) -> dict[str, Any]:
     return {"description": answer["description"], "schema": content["schema"]}
 
 
-def v2_protobuf(resources: tuple[Resource, ...]) -> bytes:
-    """The same as a gnostic `Document` message."""
-    info = _bytes(1, _TITLE.encode()) + _bytes(2, VERSION.encode())
-    paths = b"".join(_bytes(2, _named_path(resource)) for resource in resources)
-    return _bytes(1, b"2.0") + _bytes(2, info) + _bytes(8, paths) + _bytes(9, b"")
-
-
 def _info() -> dict[str, str]:
     return {"title": _TITLE, "version": VERSION}
 
@@ -130,6 +127,81 @@ def etag_of(body: bytes) -> str:
 
 def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest()[:32].upper()
+
+
+def v2_protobuf(resources: tuple[Resource, ...]) -> bytes:
+    """The same as a gnostic `Document` message; of paths, a PATCH of each kind."""
+    info = _bytes(1, _TITLE.encode()) + _bytes(2, VERSION.encode())
+    paths = b"".join(_bytes(2, _named_path(resource)) for resource in resources)
+    schemas = Schemas("#/definitions/", all_groups=True)
+    for resource in resources:
+        reference = schemas.of_kind(resource)["$ref"]
+        if "list" in resource.verbs:
+            schemas.of_list(resource)
+        if resource.schema is not None:
+            name = reference.rpartition("/")[2]
+            schemas.components[name] = _loosened(schemas.components[name])
+    definitions = _named(schemas.components)
+    return _bytes(1, b"2.0") + _bytes(2, info) + _bytes(8, paths) + _bytes(9, definitions)
+
+
+def _named(schemas: Mapping[str, Any]) -> bytes:
+    """`Definitions` or `Properties`, which look the same."""
+    named = (
+        _bytes(1, name.encode()) + _bytes(2, _schema(schema)) for name, schema in schemas.items()
+    )
+    return b"".join(_bytes(1, one) for one in named)
+
+
+def _schema(schema: Mapping[str, Any]) -> bytes:
+    """A `Schema` message of one of the forms that `Schemas` makes."""
+    schema = _plain(schema)
+    message = b"".join(
+        _bytes(number, schema[name].encode()) for name, number in _TEXTS.items() if name in schema
+    )
+    message += _strings(_REQUIRED, schema.get("required", ()))
+    if isinstance(values := schema.get("additionalProperties"), Mapping):
+        message += _bytes(_ADDITIONAL, _bytes(1, _schema(values)))
+    if "type" in schema:
+        message += _bytes(_TYPE, _bytes(1, schema["type"].encode()))
+    if isinstance(items := schema.get("items"), Mapping):
+        message += _bytes(_ITEMS, _bytes(1, _schema(items)))
+    if properties := schema.get("properties"):
+        message += _bytes(_PROPERTIES, _named(properties))
+    return message + b"".join(
+        _bytes(_EXTENSION, _bytes(1, name.encode()) + _bytes(2, _bytes(2, orjson.dumps(value))))
+        for name, value in schema.items()
+        if name.startswith("x-kubernetes-")  # their values are YAML, which JSON is
+    )
+
+
+def _loosened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of users, without what would have these clients refuse objects that fit it."""
+    if any(schema.get(word) for word in (PRESERVE, _EITHER, "nullable")):
+        return {name: schema[name] for name in ("description", GVK) if name in schema}
+    loose = dict(schema)
+    for name in ("items", "additionalProperties"):
+        if isinstance(below := schema.get(name), Mapping):
+            loose[name] = _loosened(below)
+    if "properties" in schema:
+        parts = schema["properties"].items()
+        loose["properties"] = {name: _loosened(below) for name, below in parts}
+    return loose
+
+
+def _plain(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without `allOf` and `oneOf`, which these clients do not read."""
+    if len(schema.get("allOf", ())) == 1 and "$ref" in schema["allOf"][0]:
+        return {**schema, **schema["allOf"][0]}
+    if "oneOf" in schema and "properties" not in schema:
+        kept = {"format": INT_OR_STRING} if schema.get("format") == INT_OR_STRING else {}
+        text = {"description": schema["description"]} if "description" in schema else {}
+        return {"type": "string", **kept, **text}
+    return schema
+
+
+def _strings(number: int, texts: Iterable[str]) -> bytes:
+    return b"".join(_bytes(number, text.encode()) for text in texts)
 
 
 def _named_path(resource: Resource) -> bytes:

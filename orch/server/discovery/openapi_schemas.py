@@ -1,14 +1,16 @@
 """The schemas of OpenAPI documents, made from the records; pure.
 
-A record becomes one component that others refer to. Fields that records leave out (see
-`orch.wire.records.fields`) have no type: they are kept, but their form is unknown here. Lists carry
-the merge keys that `kubectl apply` needs.
+A record becomes one component that others refer to; fields that records leave out (see
+`orch.wire.records.fields`) have the types that are known of them. Lists carry the merge keys that
+`kubectl apply` needs. What `kubectl explain` says of records and fields is in `explained.txt`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from orch.wire.managed import kinds
@@ -16,24 +18,36 @@ from orch.wire.managed.kinds import Listed
 from orch.wire.patch import merge_keys
 from orch.wire.patch.strategic_patch import Schema as Merge
 from orch.wire.records import aliases
-from orch.wire.records.fields import ANY, INT_OR_STRING, Shape, fields_beyond, shapes_of
+from orch.wire.records.fields import (
+    ANY,
+    INT_OR_STRING,
+    QUANTITY,
+    Shape,
+    fields_beyond,
+    kept_of,
+    shapes_of,
+)
 from orch.wire.records.kinds import Resource
-from orch.wire.records.meta import INT32, ApiObject, ObjectMeta, WireModel
+from orch.wire.records.meta import INT32, ObjectMeta, WireModel
 
 GVK = "x-kubernetes-group-version-kind"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 MAP_TYPE = "x-kubernetes-map-type"
 Json = dict[str, Any]
 
+_KEPT = "Kept, and not acted on here."
 _FORMATS = {"integer": "int64", "number": "double"}
 
 
 class Schemas:
-    """Components, made on demand; references begin with `prefix`."""
+    """Components, made on demand; references begin with `prefix`. Where the kinds of all groups
+    are in one document, those of the reference's groups have names of their own.
+    """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, all_groups: bool = False) -> None:
         self.components: Json = {}
         self._prefix = prefix
+        self._all_groups = all_groups
 
     def of_kind(self, resource: Resource) -> Json:
         """A reference to an object of the kind."""
@@ -42,22 +56,27 @@ class Schemas:
         merge = merge_keys.schema_of(resource.api_version, resource.kind)
         renamed = aliases.REVIEW_FIELDS if resource.group in aliases.OWN_BY_UPSTREAM else {}
         reference = self._record(resource.model, merge, renamed)
-        self.components[name_of(resource.model)][GVK] = [gvk_of(resource)]
+        self.components[self._name_of(resource.model, renamed)][GVK] = [gvk_of(resource)]
         return reference
 
     def of_list(self, resource: Resource) -> Json:
         """A reference to a list of the kind."""
         name = _name_of_list(resource)
+        if self._all_groups and resource.group in aliases.OWN_BY_UPSTREAM:
+            name = _theirs(name)
         self.components[name] = {
             "type": "object",
             "description": f"A list of objects of the kind {resource.kind}.",
             "required": ["items"],
-            "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
-                "metadata": {"$ref": self._reference("io.orch.meta.ListMeta")},
-                "items": {"type": "array", "items": self.of_kind(resource)},
-            },
+            "properties": _explained(
+                "",
+                {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"allOf": [{"$ref": self._reference("io.orch.meta.ListMeta")}]},
+                    "items": {"type": "array", "items": self.of_kind(resource)},
+                },
+            ),
             GVK: [{**gvk_of(resource), "kind": resource.list_kind}],
         }
         self.components.setdefault("io.orch.meta.ListMeta", _LIST_META)
@@ -65,19 +84,20 @@ class Schemas:
 
     def _described(self, resource: Resource, schema: Mapping[str, Any]) -> Json:
         """A kind that has a schema already; its metadata are those of every object."""
-        fields = {
+        own: Json = {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            **(schema.get("properties") or {}),
             "metadata": {"allOf": [self._record(ObjectMeta, Merge())]},
         }
+        fields = (schema.get("properties") or {}) | _explained("", own)
         name = _name_of_kind(resource)
         self.components[name] = {**schema, "properties": fields, GVK: [gvk_of(resource)]}
         return {"$ref": self._reference(name)}
 
     def plain(self, name: str, schema: Json) -> Json:
         """A reference to a handwritten component."""
-        self.components.setdefault(name, schema)
+        if name not in self.components:
+            self.components[name] = _explained_part(name.rpartition(".")[2], schema)
         return {"$ref": self._reference(name)}
 
     def _reference(self, name: str) -> str:
@@ -86,11 +106,15 @@ class Schemas:
     def _record(
         self, model: type[WireModel], merge: Merge, renamed: Mapping[str, str] | None = None
     ) -> Json:
-        name = name_of(model)
+        name = self._name_of(model, renamed or {})
         if name not in self.components:
             self.components[name] = {}  # a record may contain itself
             self.components[name] = self._component(model, merge, renamed or {})
         return {"$ref": self._reference(name)}
+
+    def _name_of(self, model: type[WireModel], renamed: Mapping[str, str]) -> str:
+        name = name_of(model)
+        return _theirs(name) if renamed and self._all_groups else name
 
     def _component(self, model: type[WireModel], merge: Merge, renamed: Mapping[str, str]) -> Json:
         own_to_theirs = {own: theirs for theirs, own in renamed.items()}
@@ -104,8 +128,11 @@ class Schemas:
         beyond = fields_beyond(model)
         for name in beyond or ():
             merging = _merging(merge.of(name), kinds.list_type(model, name))
-            properties.setdefault(name, self._beyond(merging))
-        component: Json = {"type": "object", "properties": properties}
+            shape = kept_of(model).get(name, ANY)
+            properties.setdefault(name, self._field(shape, merge.of(name), {}, merging))
+        component: Json = {
+            "type": "object", "properties": _explained(model.__name__, properties),
+        }  # fmt: skip
         if kinds.is_atomic(model):
             component[MAP_TYPE] = "atomic"
         required = [n for n, field in model.model_fields.items() if field.is_required()]
@@ -113,9 +140,8 @@ class Schemas:
             component["required"] = required
         if beyond is None:
             component[PRESERVE] = True
-        text = model.__doc__ if "__doc__" in vars(model) else None
-        if text and model is not ApiObject:
-            component["description"] = inspect.cleandoc(text)
+        text = _texts().get(model.__name__) or model.__doc__ or ""
+        component["description"] = inspect.cleandoc(text)
         return component
 
     def _field(
@@ -123,27 +149,58 @@ class Schemas:
     ) -> Json:
         if shape.kind == "record" and shape.model:
             return {"allOf": [self._record(shape.model, merge, renamed)]}
+        if shape.kind == "record":
+            parts = {
+                name: self._field(part, merge.of(name), {})
+                for name, part in (shape.fields or {}).items()
+            }
+            return {"type": "object", "properties": _explained("", parts, _KEPT)}
         if shape.kind == "array":
             items = shape.item or ANY
             if items.kind == "record" and items.model:
                 described: Json = self._record(items.model, merge, renamed)
             else:
-                described = self._field(items, Merge(), renamed)
+                described = self._field(items, merge, renamed)
             return {"type": "array", "items": described, **(merging or _ATOMIC)}
         if shape.kind == "map":
             values = self._field(shape.item or ANY, Merge(), renamed)
             return {"type": "object", "additionalProperties": values}
         return _scalar(shape)
 
-    def _beyond(self, merging: Json) -> Json:
-        if merging != _ATOMIC:
-            return {"type": "array", "items": {PRESERVE: True}, **merging}
-        return {PRESERVE: True}
+
+@cache
+def _texts() -> Mapping[str, str]:
+    text = resources.files(__package__).joinpath("explained.txt").read_text()
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def _explained(record: str, fields: Mapping[str, Json], otherwise: str = "") -> Json:
+    """The fields with what is said of them; `record` is "" for a part without a name."""
+    known = _texts()
+    described = {}
+    for name, schema in fields.items():
+        text = known.get(f"{record}.{name}") or known.get(name) or otherwise
+        described[name] = {**schema, "description": text} if text else schema
+    return described
+
+
+def _explained_part(name: str, schema: Json) -> Json:
+    """A handwritten schema with what is said of it and its parts."""
+    text = {"description": _texts()[name]} if name in _texts() else {}
+    if "properties" not in schema:
+        return {**text, **schema}
+    parts = {part: _explained_part("", below) for part, below in schema["properties"].items()}
+    return {**text, **schema, "properties": _explained(name, parts)}
 
 
 def name_of(model: type[WireModel]) -> str:
     """The component's name: its group and the name of the record."""
     return f"io.orch.{model.__module__.rpartition('.')[2]}.{model.__name__}"
+
+
+def _theirs(name: str) -> str:
+    return name.replace("io.orch.", "io.k8s.", 1)
 
 
 def _name_of_kind(resource: Resource) -> str:
@@ -169,6 +226,8 @@ def gvk_of(resource: Resource) -> dict[str, str]:
 def _scalar(shape: Shape) -> Json:
     if shape.kind == INT_OR_STRING:
         return {"format": INT_OR_STRING, "oneOf": [{"type": "integer"}, {"type": "string"}]}
+    if shape.kind == QUANTITY:
+        return {"oneOf": [{"type": "string"}, {"type": "number"}]}
     if shape is ANY or shape.kind == "any":
         return {PRESERVE: True}
     schema: Json = {"type": shape.kind}
@@ -199,8 +258,15 @@ _LIST_META: Json = {
     "type": "object",
     "description": "The version at which a list was read, and whether it continues.",
     "properties": {
-        "resourceVersion": {"type": "string"},
-        "continue": {"type": "string"},
-        "remainingItemCount": {"type": "integer", "format": "int64"},
+        "resourceVersion": {"type": "string", "description": "The version of the list."},
+        "continue": {
+            "type": "string",
+            "description": "Gets the next page; empty where there is none.",
+        },
+        "remainingItemCount": {
+            "type": "integer",
+            "format": "int64",
+            "description": "How many objects are on pages to come, where that is known.",
+        },
     },
 }

@@ -233,7 +233,9 @@ def checked_patch(
     Under Strict they are refused (422), else they are put into `warnings`.
     """
     resource = call.strategy.resource
-    duplicates = fields.duplicate_fields(body) if wanted.field_validation else []
+    sent = fields.duplicate_fields(body) if wanted.field_validation else []
+    if media.parse_media(call.content_type).type == media.JSON_PATCH:
+        sent = fields.of_operations(body, sent)
 
     def checked(current: Document) -> Document:
         changed = change(current)
@@ -242,7 +244,7 @@ def checked_patch(
             return changed
         known = set(_unknown_fields(call.strategy, current))  # stored by another release
         added = [text for text in _unknown_fields(call.strategy, changed) if text not in known]
-        problems = added + duplicates
+        problems = added + sent
         if problems and wanted.field_validation == "Strict":
             text = f"strict decoding error: {', '.join(problems)}"
             cause = Cause("FieldValueInvalid", f"Invalid value: {text}", "patch")

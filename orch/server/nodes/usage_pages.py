@@ -38,6 +38,7 @@ from orch.server.storage.base import Stored
 from orch.server.strategy import nodes, pods
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError, not_found
+from orch.wire.names import TABLE_API_VERSION
 from orch.wire.records.kinds import NODES
 from orch.wire.records.usage import API_VERSIONS, GROUP
 from orch.wire.tables import tables
@@ -137,6 +138,9 @@ class UsagePages:
             raise not_found(info.resource, info.name, GROUP)
         form = media.negotiate(request.headers.get("Accept", ""))
         body: Any
+        if form.form in (Form.PARTIAL, Form.PARTIAL_LIST):
+            records = [tables.partial_metadata(record) for record in records]
+            kind, version = Form.PARTIAL.value, TABLE_API_VERSION
         if form.form is Form.TABLE:
             now = self._backend.now()
             body = tables.table_of(kind, [], now)

@@ -231,8 +231,9 @@ def _list_causes(query: Query, *, watch: bool) -> Iterator[Cause]:
     if "sendInitialEvents" in query and match != "NotOlderThan":
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         yield causes.forbidden(path, why)
-    if match not in (None, "Exact", "NotOlderThan"):
-        yield causes.not_supported(path, match, ("Exact", "NotOlderThan"))
+    supported = ("NotOlderThan",) if watch else ("Exact", "NotOlderThan")
+    if match not in (None, *supported):
+        yield causes.not_supported(path, match, supported)
     elif match is not None:
         for where in _misplaced(match, query, watch=watch):
             yield causes.forbidden(path, f"{path} {where}")
@@ -242,7 +243,7 @@ def _misplaced(match: str, query: Query, *, watch: bool) -> Iterator[str]:
     """Where a `resourceVersionMatch` is forbidden, and is in this query."""
     version = query.get("resourceVersion", "")
     if watch:
-        if "sendInitialEvents" not in query or match != "NotOlderThan":
+        if "sendInitialEvents" not in query:
             yield "is forbidden for watch unless sendInitialEvents is provided"
         return
     if query.get("continue"):

@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from orch.wire.patch.patch import MAX_DEPTH
 from orch.wire.records.fields import fields_beyond, shapes_of
 from orch.wire.records.kinds import RESOURCES, Resource
@@ -42,6 +44,7 @@ KINDS: Mapping[str, Known] = {
     name_of(resource): known for resource in RESOURCES if (known := known_of(resource.model))
 }
 
+_OPERATION: Known = dict.fromkeys(("op", "path", "from", "value"))
 _MAX_REPORTED = 100
 _PATH_MAX = 1000
 _NAME_MAX = 254  # of a path's names, which clients choose
@@ -80,6 +83,13 @@ def _without_added(known: Known, before: Any, after: Any) -> Any:
             below = known.get(name)
             kept[name] = item if below is None else _without_added(below, held.get(name), item)
     return kept
+
+
+def of_operations(body: bytes, duplicates: list[str]) -> list[str]:
+    """Those of the operations of a JSON patch, and these duplicates, as such."""
+    found = itertools.islice(_unknown(orjson.loads(body), _OPERATION, ""), _MAX_REPORTED)
+    unknown = [f'unknown field "{path[:_PATH_MAX]}"' for path in found]
+    return [f"json patch {text}" for text in unknown + duplicates]
 
 
 def duplicate_fields(body: bytes) -> list[str]:

@@ -33,6 +33,7 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.flow import control
 from orch.server.objects.document import Attempt, Document, ObjectTarget, Settle, decode
 from orch.server.objects.informer import StorageInformer
+from orch.server.objects.metadata import drop_double_owners
 from orch.server.storage.base import Storage, Stored
 from orch.server.webhooks.metrics import AdmissionWebhookMetrics
 from orch.wire.errors import ApiError
@@ -272,7 +273,11 @@ class AdmissionWebhooks:
         if review.copies(verdict):
             compute = turns.aside
         work = partial(review.patched, target.strategy.resource, name, attempt.new, verdict)
-        return verdict, await compute(work)
+        made = await compute(work)
+        doubled = drop_double_owners(made)
+        if target.notes is not None:
+            target.notes.warnings += doubled
+        return verdict, made
 
     def _server_of(self, hook: Hook) -> _Server:
         key = _key(hook)

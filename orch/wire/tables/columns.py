@@ -150,11 +150,10 @@ def _pod_template_cells(record: Record, now: datetime) -> list[Cell]:
 
 
 def _priority_class_cells(record: Record, now: datetime) -> list[Cell]:
-    is_default = raw.value(record, "globalDefault") is True
     return [
         name(record),
         raw.number(record, "value"),
-        str(is_default).lower(),
+        raw.value(record, "globalDefault") is True,
         age(record, now),
         raw.text(record, "preemptionPolicy"),
     ]
@@ -240,7 +239,9 @@ _USAGE = (
     Column("Memory", "Memory in use that cannot be reclaimed at once."),
     Column("Window", "The time the CPU is an average over."),
 )
-_WEBHOOKS = Layout((NAME, Column("Webhooks", "How many it has."), AGE), _webhooks_cells)
+_WEBHOOKS = Layout(
+    (NAME, Column("Webhooks", "How many it has.", type="integer"), AGE), _webhooks_cells
+)
 _LAYOUTS = {
     "Pod": pods.LAYOUT,
     "Node": Layout(
@@ -303,8 +304,8 @@ _LAYOUTS = {
     "PriorityClass": Layout(
         (
             NAME,
-            Column("Value", "The priority of its pods."),
-            Column("Global-Default", "Whether pods get it that name no class."),
+            Column("Value", "The priority of its pods.", type="integer"),
+            Column("Global-Default", "Whether pods get it that name no class.", type="boolean"),
             AGE,
             Column("PreemptionPolicy", "Whether its pods may displace others."),
         ),

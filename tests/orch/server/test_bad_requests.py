@@ -238,6 +238,29 @@ async def test_a_field_that_is_twice_in_a_patch_is_refused_under_strict(api: Api
     assert 'duplicate field "metadata.labels.a"' in refused.json["message"]
 
 
+@pytest.mark.parametrize(
+    ("validation", "status"), [("Strict", 422), ("Warn", 200), ("Ignore", 200)]
+)
+async def test_what_a_json_patch_says_in_vain_is_told_or_refused(
+    api: Api, validation: str, status: int
+) -> None:
+    # K:test/integration/apiserver/field_validation_test.go, testFieldValidationPatchTyped
+    await api.call("POST", NODES, node())
+    body = b"""[{"op":"add","path":"/metadata/labels","value":{},"foo":1},
+        {"op":"add","path":"/a","path":"/metadata/labels/b","value":"c"}]"""
+    path = f"{NODES}/n1?fieldValidation={validation}"
+    answer = await api.call("PATCH", path, body, content_type=JSON_PATCH)
+    texts = 'json patch unknown field "[0].foo"', 'json patch duplicate field "[1].path"'
+    assert answer.status == status, answer.text
+    if validation == "Strict":
+        assert f"strict decoding error: {', '.join(texts)}" in answer.json["message"]
+        return
+    warned = answer.headers.getall("Warning", [])  # type: ignore[attr-defined]
+    assert [text.replace("\\", "") for text in warned] == [
+        f'299 - "{text}"' for text in texts if validation == "Warn"
+    ]
+
+
 async def test_an_owner_that_is_named_twice_is_kept_once_and_warned_about(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
     body = {"metadata": {"name": "n1", "ownerReferences": [owner, owner]}}

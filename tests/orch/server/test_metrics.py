@@ -58,7 +58,7 @@ async def test_who_asked_what_was_allowed_and_how_long_admission_took_is_counted
     twisted["spec"]["priorityClassName"] = "none-such"
     assert (await api.call("POST", PODS, twisted)).status == 403
     lines = await shown()
-    assert 'authentication_attempts_total{result="failure"} 1.0' in lines
+    assert 'authentication_attempts{result="failure"} 1.0' in lines
     assert 'authentication_duration_seconds_count{result="failure"} 1.0' in lines
     assert 'authorization_attempts_total{result="no-opinion"} 2.0' in lines
     assert 'authorization_duration_seconds_count{result="no-opinion"} 2.0' in lines

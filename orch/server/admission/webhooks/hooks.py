@@ -95,7 +95,7 @@ class Hook:
     @property
     def step(self) -> str:
         """Its type in metrics."""
-        return "admit" if self.is_mutating else "validate"
+        return "admit" if self.is_mutating else "validating"
 
     def name_for(self, asked: Matched) -> Name | None:
         """The name under which it is asked; None when its rules do not fit."""

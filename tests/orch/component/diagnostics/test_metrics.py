@@ -73,6 +73,15 @@ def test_the_format_is_one_of_two_for_any_accept_header(accept: str, kind: str) 
     assert b"\nx_y_total 1.0\n" in body
 
 
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
+def test_a_counter_with_a_name_of_its_own_keeps_it(accept: str) -> None:
+    registry = Registry()
+    registry.counter("x_attempts", "X.", ("a",)).labels("b").inc(2)
+    page = registry.render(accept)[0].decode()
+    assert '\nx_attempts{a="b"} 2.0\n' in page
+    assert "_total" not in page
+
+
 def test_registries_are_separate() -> None:
     first, second = Registry(), Registry()
     first.gauge("same_name", "X.").set(1)

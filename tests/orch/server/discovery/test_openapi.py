@@ -5,8 +5,6 @@ from typing import Any
 
 import orjson
 import pytest
-from google.protobuf.empty_pb2 import Empty
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from orch.server.discovery import openapi
 from orch.server.request.aliases import served_resources
@@ -41,35 +39,6 @@ def test_every_kind_has_a_patch_with_field_validation() -> None:
                 gvk = operation[GVK]
                 found.add((gvk["group"], gvk["version"], gvk["kind"]))
     assert found == {(r.group, r.version, r.kind) for r in patched}
-
-
-def fields(message: bytes) -> list[tuple[int, bytes]]:
-    unknown = UnknownFieldSet(Empty.FromString(message))
-    return [(field.field_number, field.data) for field in unknown]
-
-
-def one(message: bytes, *path: int) -> bytes:
-    for number in path:
-        message = next(value for found, value in fields(message) if found == number)
-    return message
-
-
-def test_the_older_form_says_the_same_in_gnostic_protobuf() -> None:
-    document = openapi.v2_protobuf(RESOURCES)
-    assert one(document, 1) == b"2.0"
-    found = set()
-    for number, named_path in fields(one(document, 8)):
-        assert number == 2
-        patch = one(named_path, 2, 8)
-        queries = [one(inner, 1, 2, 3) for number, inner in fields(patch) if number == 8]
-        assert [one(query, 2) for query in queries] == [b"query"] * 2
-        assert [one(query, 4) for query in queries] == [b"fieldValidation", b"dryRun"]
-        extension = one(patch, 13)
-        assert one(extension, 1) == GVK.encode()
-        found.add(one(extension, 2, 2).decode())
-    assert "group: ''\nkind: Pod\nversion: v1\n" in found
-    assert "group: 'coordination.orch.io'\nkind: Lease\nversion: v1\n" in found
-    assert len(found) == len(RESOURCES)
 
 
 def schemas_of(path: str) -> dict[str, Any]:
@@ -114,7 +83,8 @@ def test_lists_say_how_they_merge() -> None:
     assert taints["x-kubernetes-list-type"] == "atomic"
     metadata = core["io.orch.meta.ObjectMeta"]["properties"]
     assert metadata["finalizers"]["x-kubernetes-list-type"] == "set"
-    assert metadata["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    labels = metadata["labels"]
+    assert (labels["type"], labels["additionalProperties"]) == ("object", {"type": "string"})
 
 
 def test_a_kind_is_found_by_its_group_version_and_kind() -> None:
@@ -124,7 +94,42 @@ def test_a_kind_is_found_by_its_group_version_and_kind() -> None:
     assert core["io.orch.core.Taint"]["required"] == ["key", "effect"]
     spec = core["io.orch.pods.PodSpec"]["properties"]
     assert spec["restartPolicy"]["enum"] == ["Always", "OnFailure", "Never"]
-    assert spec["schedulingGroup"] == {"x-kubernetes-preserve-unknown-fields": True}
+    assert set(spec["schedulingGroup"]["properties"]) == {"podGroupName"}
+    spread = spec["topologySpreadConstraints"]
+    assert spread["x-kubernetes-patch-merge-key"] == "topologyKey"
+    assert spread["items"]["properties"]["maxSkew"]["format"] == "int32"
+
+
+def undescribed(schema: Any, path: str) -> Iterator[str]:
+    if not isinstance(schema, dict):
+        return
+    for name, below in schema.get("properties", {}).items():
+        if not below.get("description"):
+            yield f"{path}.{name}"
+        yield from undescribed(below, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        yield from undescribed(schema.get(name), path)
+
+
+@pytest.mark.parametrize("document", ["v2", "v3"])
+def test_every_record_and_field_is_explained(document: str) -> None:
+    kinds = served_resources(upstream=True)
+    bodies = openapi.documents(kinds) if document == "v3" else {"": openapi.v2_json(kinds)}
+    for body in bodies.values():
+        found = orjson.loads(body)
+        schemas = found.get("definitions") or found.get("components", {}).get("schemas", {})
+        for name, schema in schemas.items():
+            assert schema.get("description"), name
+            assert list(undescribed(schema, name)) == []
+
+
+def test_one_document_has_each_kind_of_a_group_with_two_names_apart() -> None:
+    definitions = orjson.loads(openapi.v2_json(served_resources(upstream=True)))["definitions"]
+    named = {name: schema[GVK] for name, schema in definitions.items() if GVK in schema}
+    assert named["io.orch.authorization.SubjectAccessReview"][0]["group"].endswith(".orch.io")
+    assert named["io.k8s.authorization.SubjectAccessReview"][0]["group"].endswith(".k8s.io")
+    spec = definitions["io.k8s.authorization.SubjectAccessReviewSpec"]["properties"]
+    assert "resourceAttributes" in spec
 
 
 def test_an_alias_describes_its_kinds_with_the_names_it_takes() -> None:

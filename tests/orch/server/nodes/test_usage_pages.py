@@ -139,6 +139,18 @@ async def test_it_is_shown_as_rows(api: Api) -> None:
     assert "usage:\n  cpu: 500000000n\n" in text.text
 
 
+async def test_it_is_shown_by_its_metadata_alone(api: Api) -> None:
+    await refreshed(api)
+    asked = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+    one = await api.call("GET", f"{ROOT}/nodes/n1", accept=asked.format(""))
+    assert (one.json["kind"], one.json["metadata"]["name"]) == ("PartialObjectMetadata", "n1")
+    listed = (await api.call("GET", f"{ROOT}/pods", accept=asked.format("List"))).json
+    assert (listed["kind"], listed["apiVersion"]) == (
+        "PartialObjectMetadataList", "meta.k8s.io/v1",
+    )  # fmt: skip
+    assert [sorted(item) for item in listed["items"]] == [["apiVersion", "kind", "metadata"]]
+
+
 @pytest.mark.parametrize("accept", ["application/json", TABLE])
 async def test_what_is_not_there_is_not_found_in_any_form(api: Api, accept: str) -> None:
     missing = await api.call("GET", f"{ROOT}/nodes/nope", accept=accept)

@@ -87,6 +87,12 @@ def test_list_options_are_read(query, watch, options) -> None:
             "resourceVersionMatch",
         ),
         ({"resourceVersionMatch": "Exact", "resourceVersion": "1"}, True, 422, "resourceVersionM"),
+        (
+            {"resourceVersionMatch": "Exact", "sendInitialEvents": "true"},
+            True,
+            422,
+            'supported values: "NotOlderThan"',
+        ),
         ({"sendInitialEvents": "true"}, False, 422, "sendInitialEvents"),
         ({"sendInitialEvents": "true"}, True, 422, "resourceVersionMatch"),
         ({"resourceVersion": "-1"}, False, 400, "resourceVersion"),

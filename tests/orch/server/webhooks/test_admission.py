@@ -312,11 +312,11 @@ async def test_a_webhook_that_is_away_counts_as_its_policy_says(
     if status == 500:
         text = 'Internal error occurred: failed calling webhook "x.webhooks.example.com": '
         assert answer.json["message"].startswith(text)
-        (line,) = await counted(api, "webhook_rejection_count_total{")
+        (line,) = await counted(api, "webhook_rejection_count{")
         assert 'error_type="calling_webhook_error"' in line
     else:
-        (line,) = await counted(api, "webhook_fail_open_count_total{")
-        assert f'{{{name},type="validate"}} 1.0' in line
+        (line,) = await counted(api, "webhook_fail_open_count{")
+        assert f'{{{name},type="validating"}} 1.0' in line
 
 
 async def test_codes_above_600_are_counted_as_600(api: Api, hooks: FakeWebhook) -> None:
@@ -325,7 +325,7 @@ async def test_codes_above_600_are_counted_as_600(api: Api, hooks: FakeWebhook) 
     await configure(api, hooks, "Validating", {"path": "/x"})
     got = [(await api.call("POST", MAPS, config_map())).status for _ in range(3)]
     assert got == [599, 500, 500]
-    lines = await counted(api, "webhook_rejection_count_total{")
+    lines = await counted(api, "webhook_rejection_count{")
     assert [(line.split('rejection_code="')[1][:3], line[-3:]) for line in lines] == [
         ("599", "1.0"), ("600", "2.0"),
     ]  # fmt: skip

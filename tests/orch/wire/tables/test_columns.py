@@ -216,7 +216,7 @@ def test_a_priority_class_is_shown_with_its_value() -> None:
     assert _shown("PriorityClass", record) == {
         "Name": "n1",
         "Value": 7,
-        "Global-Default": "true",
+        "Global-Default": True,
         "Age": "150m",
         "PreemptionPolicy": "Never",
     }
