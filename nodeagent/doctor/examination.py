@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, remote
+from nodeagent.doctor import checks, criu, gather, hardening, kernel, remote
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.cgroup.layout import detect_layout
@@ -84,7 +84,7 @@ def examine_configuration(
 def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:
     found = list(_paths(options, config))
     api, _ = _api(options)
-    for facts in certificates.read_certificates(options, config, api):
+    for facts in gather.read_certificates(options, config, api):
         found += check_certificate(facts, now)
     pid, problem = gather.read_lock(options.lock_file)
     holder = system.describe_process(pid) if pid else ""

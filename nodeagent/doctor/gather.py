@@ -1,4 +1,4 @@
-"""Facts about this host: kernel files, limits, ports, disks. Reads only, and never raises.
+"""Facts about this host: kernel files, ports, disks, certificates. Reads only, never raises.
 
 `kernel` and `checks` judge them. Blocking: for commands, not for the daemon.
 """
@@ -10,13 +10,23 @@ import json
 import os
 import resource
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+from nodeagent.config.options import Options
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import criu, kernel
 from nodeagent.doctor.checks import DiskFacts, PortFacts
 from nodeagent.doctor.kernel import KernelFacts
 from nodeagent.profiles.file import MAX_PROFILE_BYTES
 from nodeagent.stats.host.machine import read_pressure, read_text
+from orch.client.kubeconfig import ClientConfig
+from orch.component.certificates import expiry
+from orch.component.diagnostics.certificate_findings import (
+    CertificateFacts,
+    read_certificate,
+    read_pair,
+)
 from orch.component.process import system
 
 _PRESSURES = ("cpu", "memory", "io")
@@ -115,6 +125,25 @@ def read_port(role: str, address: str, port: int) -> PortFacts:
         why = str(getattr(error, "strerror", None) or error)
         return PortFacts(role, address, port, why, holder)
     return PortFacts(role, address, port)
+
+
+def read_certificates(
+    options: Options, config: NodeAgentConfiguration, api: ClientConfig | None
+) -> Iterator[CertificateFacts]:
+    """The serving pair, the CAs, and the credential for the API server."""
+    certificate, key = options.certificate_files(config)
+    if config.tlsCertFile or Path(certificate).exists():
+        yield read_pair("serving", certificate, key)
+    else:
+        yield CertificateFacts("serving", certificate)
+    if ca_file := config.authentication.x509.clientCAFile:
+        yield read_certificate("client CA", ca_file)
+    if api and api.ca_file:
+        yield read_certificate("API server CA", api.ca_file)
+    if api and api.cert_file and api.key_file:
+        yield read_pair("API client", api.cert_file, api.key_file)
+    elif api and api.cert_data:
+        yield CertificateFacts("API client", options.kubeconfig or "", expiry(api.cert_data))
 
 
 def _profile_problem(path: Path) -> str:

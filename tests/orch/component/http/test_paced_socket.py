@@ -1,4 +1,4 @@
-"""What passes between a socket and TLS: all bytes, in order, and in the time of their owner."""
+"""Between a socket and TLS all bytes pass, in order, and in the time of their owner."""
 
 from __future__ import annotations
 

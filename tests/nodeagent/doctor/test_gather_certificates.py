@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nodeagent.config import options
 from nodeagent.config.load import load_config
-from nodeagent.doctor.certificates import read_certificates
+from nodeagent.doctor.gather import read_certificates
 from orch.client.kubeconfig import ClientConfig
 from orch.component.diagnostics.certificate_findings import CertificateFacts
 from tests.conftest import Pki
