@@ -36,7 +36,7 @@ _LONG_UNTIL = 0.9  # of the run: no worker is alone with a long file at its end
 _SKIPPED = 6  # an exit status of no other meaning to pytest: asking again would not help
 
 # How long an example takes says more of the machine than of the code.
-hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.register_profile("any machine", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("any machine")
 
