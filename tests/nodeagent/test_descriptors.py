@@ -94,6 +94,7 @@ def nest(directory: Path, levels: int) -> None:
     os.close(opened)
 
 
+@pytest.mark.slow
 def test_a_tree_of_any_depth_is_removed(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -102,6 +103,7 @@ def test_a_tree_of_any_depth_is_removed(tmp_path: Path) -> None:
     assert not tree.exists()
 
 
+@pytest.mark.slow
 def test_a_wide_tree_is_removed(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in range(1100):

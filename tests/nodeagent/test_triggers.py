@@ -185,6 +185,7 @@ async def test_a_missing_file_of_the_node_is_logged_a_missing_cgroup_is_not(
     assert len(caplog.messages) == 1 and "no such pressure file" in caplog.messages[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/sys/fs/cgroup").exists(), reason="making cgroups needs root"
 )

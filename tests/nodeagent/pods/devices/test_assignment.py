@@ -263,6 +263,7 @@ async def test_no_container_starts_with_devices_that_are_not_written_down(world:
         assert len(plugin.calls("Allocate")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds",
     [

@@ -307,6 +307,7 @@ async def test_plugins_that_never_list_count_as_well(
     await silent.stop(None)
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_registers_in_a_loop_is_slowed_down(served: Served) -> None:
     """Its list is read at once each time, however long, and the log tells of it."""
     loop = asyncio.get_running_loop()

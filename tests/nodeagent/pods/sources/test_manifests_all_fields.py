@@ -154,6 +154,7 @@ def test_the_tables_name_each_field_that_no_record_has() -> None:
     assert len(OWN_FIELDS) > 200, "the walk leads somewhere"
 
 
+@pytest.mark.slow
 def test_what_a_record_has_is_read_somewhere() -> None:
     words = words_of_the_product()
     unread = {

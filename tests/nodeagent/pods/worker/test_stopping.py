@@ -91,6 +91,7 @@ async def test_a_container_whose_post_start_hook_fails_is_stopped_and_tried_agai
     await world.until(lambda: "app" in world.running(), within_s=60)
 
 
+@pytest.mark.slow
 async def test_a_pre_stop_hook_uses_up_the_grace_period(world: PodWorld) -> None:
     given: list[int] = []
     stop = world.runtime.stop_container

@@ -92,23 +92,27 @@ def _objects(api: HttpApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
 
 
+@pytest.mark.slow
 async def test_words_that_fit_are_offered(tmp_path: Path) -> None:
     found = await _completed(tmp_path, [f"orchctl {line}" for line in LINES])
     assert dict(zip(LINES, found, strict=True)) == LINES
 
 
+@pytest.mark.slow
 async def test_types_that_have_no_list_are_not_offered(api: HttpApi, tmp_path: Path) -> None:
     types = [{"name": "pods", "verbs": ["get", "list"]}, {"name": "reviews", "verbs": ["create"]}]
     api.answers["GET", "/api/v1"] = Answer({"resources": types})
     assert await _completed(tmp_path, ["orchctl get "]) == [["pods"]]
 
 
+@pytest.mark.slow
 async def test_without_a_server_nothing_is_offered(tmp_path: Path) -> None:
     lines = ["get pods xyz", "get xyz", "get pod/xyz", "drain xyz"]
     words = [f"orchctl --server http://127.0.0.1:1 {line}" for line in lines]
     assert await _completed(tmp_path, words) == [[]] * 4
 
 
+@pytest.mark.slow
 async def test_a_server_whose_list_never_ends_is_not_waited_for(
     api: HttpApi, tmp_path: Path
 ) -> None:
