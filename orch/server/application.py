@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from orch.component.http.fast_path import SHORTCUT, Shortcut
+from orch.component.http.httpd import SHORTCUT, Shortcut
 from orch.server.audit import trail
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.request import bodies

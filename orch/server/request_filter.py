@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component.http import httpd
-from orch.component.http.fast_path import Deadlines
+from orch.component.http.fair_queue import Deadlines
 from orch.server.asking import Unanswered, answered
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail

@@ -17,7 +17,7 @@ from orch.component import tls as component_tls
 from orch.component.diagnostics.framework_metrics import CertificateMetrics, FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics, check_log
 from orch.component.diagnostics.zpages import ZPages, configz
-from orch.component.http.fast_path import Deadlines
+from orch.component.http.fair_queue import Deadlines
 from orch.component.http.slow_clients import SlowClients
 from orch.component.process.daemon import SetupError, return_freed_memory
 from orch.component.process.loops import Loop, Periodic

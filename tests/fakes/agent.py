@@ -145,7 +145,7 @@ async def unserved(
     health = HealthChecks(slis)
     health.add("ping", lambda: None)
     metrics = Registry()
-    metrics.counter("a_counter", "Counts.").inc()
+    metrics.counter("a_counter_total", "Counts.").inc()
     node = await checkpointable_node(tmp_path)
     config = NodeAgentConfiguration(
         staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]

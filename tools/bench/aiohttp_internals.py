@@ -24,7 +24,7 @@ from typing import Any
 
 from aiohttp import web
 
-from orch.component.http import connection, fast_path, httpd
+from orch.component.http import connection, fair_queue, httpd
 from orch.server import main as server_main
 from orch.server.handlers import call, watch_stream
 from orch.server.objects import renewal
@@ -75,7 +75,7 @@ class _TaskFeed(watch_stream._Feed):
 class _Beside:
     """The shortcut of the server, which can be closed."""
 
-    beside = staticmethod(fast_path.Shortcut.beside)
+    beside = staticmethod(httpd.Shortcut.beside)
     is_open = True
 
     @classmethod
@@ -86,7 +86,7 @@ class _Beside:
 
 REQUEST_PATHS: dict[str, list[Change]] = {
     "requests through the router": [(_Beside, "is_open", False)],
-    "a timer for each request": [(fast_path.Deadlines, "hold", _hold)],
+    "a timer for each request": [(fair_queue.Deadlines, "hold", _hold)],
     "bodies waited for": [(httpd, "_arrived", _arrived)],
     "the certificate read each time": [(httpd, "_peer", _peer)],
     "renewals as any replacement": [(renewal, "renewed", lambda _stored, _body: None)],
@@ -122,7 +122,7 @@ def serve(file: Path, arguments: list[str]) -> int:
         file.with_suffix(".done").write_text(name)
 
     connection.limit_tls_buffers()
-    fast_path.Shortcut.beside = lambda *given: _Beside.switchable(*given)  # type: ignore[method-assign]
+    httpd.Shortcut.beside = lambda *given: _Beside.switchable(*given)  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR2, switch)
     sys.argv[1:] = arguments
     return server_main.main()

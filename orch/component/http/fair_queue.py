@@ -3,6 +3,7 @@
 A flow is whoever must not take what belongs to others: a user, an address. Flows that wait are
 served in turn, and only so many starts fall into one turn of the event loop, so that a burst of one
 delays the others by little. Taking a free seat costs a few counters. Knows nothing of requests.
+`Deadlines` limits how long what began may take.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import asyncio
 import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
-from orch.component.http.fast_path import Deadlines
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +179,48 @@ class Turns:
         finally:
             if not (flow.waiting or flow.executing):
                 self._flows.pop(owner, None)
+
+
+class Deadlines:
+    """Limits the duration of requests, each in its own task, with a single timer.
+
+    All have the same limit, so the oldest request is the first to exceed it, and hardly any does.
+    With an `asyncio.timeout` for each, a GET costs 6-12 % more, a PUT 4-6 %.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ends: dict[asyncio.Task[object], float] = {}  # oldest first
+        self._late: set[asyncio.Task[object]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def hold(self, work: Awaitable[T]) -> T:
+        """What the work returns or raises; cancelled with a TimeoutError when it takes longer."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        if task is None:
+            raise AssertionError("only the work of a task has a deadline")
+        self._ends[task] = loop.time() + self.seconds
+        if self._timer is None:
+            self._timer = loop.call_at(self._ends[task], self._end_late)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if task in self._late and task.uncancel() == 0:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._ends.pop(task, None)
+            self._late.discard(task)
+
+    def _end_late(self) -> None:
+        """Cancel the late tasks, and set the timer for the next deadline."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for task, end_s in tuple(self._ends.items()):
+            if end_s > loop.time():
+                self._timer = loop.call_at(end_s, self._end_late)
+                return
+            del self._ends[task]
+            self._late.add(task)
+            task.cancel()

@@ -17,6 +17,8 @@ import ssl
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import HttpVersion10, http_parser, web
@@ -25,7 +27,6 @@ from orch.component.http import tcp
 from orch.component.http.connection import Connection, limit_tls_buffers
 from orch.component.http.connection_limit import AcceptedSocket, ConnectionLimit
 from orch.component.http.fair_queue import Turns
-from orch.component.http.fast_path import take_shortcut
 from orch.component.http.intake import Intake
 from orch.component.http.responses import (
     answer_error,
@@ -44,14 +45,55 @@ from orch.wire.names import GROUP_AUTHENTICATED
 from orch.wire.records.authentication import Identity
 
 HEADER = "X-Request-Id"
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """`route` is the only one below each of `prefixes`, which end in a slash, so requests there
+    need no router. Without this a GET costs 7-15 % more, a PUT 4-6 %.
+    """
+
+    prefixes: tuple[str, ...]
+    route: web.AbstractRoute
+
+    def beside(self, app: web.Application, routed: Answering) -> Answering:
+        """A handler like `routed`, aiohttp's own, which still gets the unusual requests."""
+        match = web.UrlMappingMatchInfo({}, self.route)
+        match.add_app(app)
+        match.current_app = app
+        match.freeze()
+        handler: Answering = self.route.handler
+        for middleware in reversed(app.middlewares):
+            handler = partial(middleware, handler=handler)
+        prefixes = self.prefixes
+
+        def answer(request: web.Request) -> Awaitable[web.StreamResponse]:
+            path = request.rel_url.raw_path
+            plain = path.startswith(prefixes) and "%" not in path and not path.endswith("/")
+            if not plain or "Expect" in request.headers:
+                return routed(request)
+            request._match_info = match  # through which aiohttp finds the application's signals
+            return handler(request)
+
+        return answer
+
+
+SHORTCUT = web.AppKey("shortcut", Shortcut)
+
+
+def take_shortcut(app: web.Application, server: web.Server) -> None:
+    """Make the server's connections use the application's shortcut, if any."""
+    shortcut = app.get(SHORTCUT)
+    if shortcut is not None:
+        changed: Any = server
+        changed.request_handler = shortcut.beside(app, changed.request_handler)
+
+
 @web.middleware
-def _receive(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> Awaitable[web.StreamResponse]:
+def _receive(request: web.Request, handler: Answering) -> Awaitable[web.StreamResponse]:
     """Set the request's ID: aiohttp gives each request a context of its own. Refuse what the parser
     accepts but no proper client sends: another major version, and chunks in HTTP/1.0, which
     intermediaries frame differently.

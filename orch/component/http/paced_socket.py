@@ -34,7 +34,7 @@ class PacedSocket(asyncio.BufferedProtocol):
         self._transport = transport
         self._payer = payer
         self._intake_for = intake_for
-        self._tls: asyncio.BufferedProtocol | None = None
+        self._tls: asyncio.BufferedProtocol  # the first thing that TLS sets
         self._fresh = 0  # bytes in the buffer of TLS
         self._waiting = b""  # for the intake
         self._is_taken = False  # by an intake
@@ -65,15 +65,15 @@ class PacedSocket(asyncio.BufferedProtocol):
     # ---- what the socket has
 
     def get_buffer(self, sizehint: int) -> Any:
-        return self._below.get_buffer(sizehint)
+        return self._tls.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         intake = None if self._is_taken else self._intake_for(nbytes)
         if intake is None and not self._is_taken:
-            self._below.buffer_updated(nbytes)
+            self._tls.buffer_updated(nbytes)
             return
         if self._is_taken or nbytes > SLICE_BYTES:
-            self._waiting += bytes(memoryview(self._below.get_buffer(-1))[:nbytes])
+            self._waiting += bytes(memoryview(self._tls.get_buffer(-1))[:nbytes])
         else:
             self._fresh = nbytes
         if self._is_taken:
@@ -83,17 +83,17 @@ class PacedSocket(asyncio.BufferedProtocol):
             intake.take(self)
 
     def eof_received(self) -> bool | None:
-        return self._below.eof_received()
+        return self._tls.eof_received()
 
     def pause_writing(self) -> None:
-        self._below.pause_writing()
+        self._tls.pause_writing()
 
     def resume_writing(self) -> None:
-        self._below.resume_writing()
+        self._tls.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fresh, self._waiting = 0, b""
-        self._below.connection_lost(exc)
+        self._tls.connection_lost(exc)
 
     # ---- what the intake asks
 
@@ -107,9 +107,9 @@ class PacedSocket(asyncio.BufferedProtocol):
         if not size and self._waiting:
             data, self._waiting = self._waiting[:SLICE_BYTES], self._waiting[SLICE_BYTES:]
             size = len(data)
-            memoryview(self._below.get_buffer(-1))[:size] = data
+            memoryview(self._tls.get_buffer(-1))[:size] = data
         if size:
-            self._below.buffer_updated(size)
+            self._tls.buffer_updated(size)
         return bool(self._waiting)
 
     def hold(self) -> None:
@@ -127,10 +127,5 @@ class PacedSocket(asyncio.BufferedProtocol):
     def _keep_fresh(self) -> None:
         """The buffer is that of TLS, and may be another's by the time of the next slice."""
         if self._fresh:
-            self._waiting += bytes(memoryview(self._below.get_buffer(-1))[: self._fresh])
+            self._waiting += bytes(memoryview(self._tls.get_buffer(-1))[: self._fresh])
             self._fresh = 0
-
-    @property
-    def _below(self) -> asyncio.BufferedProtocol:
-        assert self._tls is not None  # noqa: S101 - it is the first thing that TLS sets
-        return self._tls

@@ -251,3 +251,22 @@ def body_of(response: web.StreamResponse | None) -> Data | None:
         return body.whole()
     data = body.original if isinstance(body, SlicedBody) else body
     return data if isinstance(data, bytes | bytearray) else None
+
+
+def framed(data: bytes) -> bytes:
+    """`data`, which is not empty, as a chunk of a chunked response; an empty chunk would end it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def write_chunk(request: web.Request, chunk: bytes) -> None:
+    """Write a framed chunk to the connection's buffer from a callback: aiohttp's own `write` must
+    be awaited, and waking the handler of a watch for that makes an event 2.3 to 3.9 times as
+    expensive.
+    """
+    if request.transport is not None:
+        request.transport.write(chunk)
+
+
+def takes_more(request: web.Request) -> bool:
+    """Whether the client keeps up: its connection's buffer is not full."""
+    return not request.protocol.writing_paused

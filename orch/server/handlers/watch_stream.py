@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import Counter
 
-from orch.component.http import fast_path
-from orch.component.http.sliced_response import Piece, send
+from orch.component.http.sliced_response import Piece, framed, send, takes_more, write_chunk
 from orch.component.process import clock
 from orch.server.handlers import render
 from orch.server.handlers.call import NOTES, warning_headers
@@ -295,7 +294,7 @@ class _Writer:
     @property
     def takes_more(self) -> bool:
         """Whether the client is connected and keeps up."""
-        return fast_path.takes_more(self._request) and self.is_open
+        return takes_more(self._request) and self.is_open
 
     def is_large(self, changes: Sequence[Change]) -> bool:
         """Whether the handler is to write them, in turn with others: an object of more than
@@ -343,7 +342,7 @@ class _Writer:
         """Buffer the changes as one chunk; False when none of them is for the client."""
         chunk = self._common_chunk(changes) if self._is_common else self._chunk(changes)
         if chunk:
-            fast_path.write_chunk(self._request, chunk)
+            write_chunk(self._request, chunk)
         return bool(chunk)
 
     def _common_chunk(self, changes: Sequence[Change]) -> bytes:
@@ -366,7 +365,7 @@ class _Writer:
     def _chunk(self, changes: Sequence[Change]) -> bytes:
         """The events framed for the wire; b"" if there are none."""
         lines = self._lines(list_watch.events_of(changes, self._wanted.selection))
-        return fast_path.framed(lines) if lines else b""
+        return framed(lines) if lines else b""
 
     def _lines(self, events: Sequence[Event]) -> bytes:
         if not self._rendering.is_plain:  # ages grow meanwhile

@@ -24,8 +24,8 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.web_protocol import RequestHandler
 
 from orch.component.http.connection import Connection
-from orch.component.http.fast_path import SHORTCUT, Shortcut, framed, write_chunk
-from orch.component.http.httpd import HttpServer
+from orch.component.http.httpd import SHORTCUT, HttpServer, Shortcut
+from orch.component.http.sliced_response import framed, write_chunk
 
 PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 
@@ -34,7 +34,7 @@ NAMES: tuple[tuple[str, Any, str], ...] = (
     ("Connection", RequestHandler, "_close _force_close _current_request _messages _task_handler"),
     ("Connection", RequestHandler, "close force_close transport _waiter _pause_transport_reading"),
     ("Connection", RequestHandler, "_resume_transport_reading _reading_paused _buffer_paused"),
-    ("fast_path.takes_more", RequestHandler, "writing_paused"),
+    ("sliced_response.takes_more", RequestHandler, "writing_paused"),
     ("Connection.data_received", RequestHandler, "_payload_parser _upgraded"),
     ("BareResponse", web.StreamResponse, "_prepare_headers"),
     ("Shortcut", web.Request, "_match_info"),
