@@ -9,6 +9,7 @@ requests. Knows nothing of requests.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import ssl
@@ -84,6 +85,7 @@ class ConnectionLimit:
         self._set(limit, limit_per_address)
         self._open: dict[str, _Network] = {}
         self._owned: dict[object, Connections] = {}
+        self._emptied = asyncio.Event()
         self._starts = FairQueue(
             Bounds(starts_per_turn=HANDSHAKES_PER_TURN, wait_s=HANDSHAKE_TIMEOUT_S)
         )
@@ -109,6 +111,7 @@ class ConnectionLimit:
             self._log_full("refuses connections", network)
             return False
         self.open += 1
+        self._emptied.clear()
         self._open.setdefault(network, _Network()).put(connection, Rank.STRANGER)
         return True
 
@@ -138,6 +141,8 @@ class ConnectionLimit:
         self.open -= 1
         if not here:
             del self._open[network]
+        if not self._open:
+            self._emptied.set()
         if self.open < self._roomy:
             text = "%s has room again: %d connections are open"
             self._full.recovered(text, self._name, self.open)
@@ -155,6 +160,18 @@ class ConnectionLimit:
         """
         text = "%s refuses the client certificate %s (from %s)"
         self._refusals.failed(text, self._name, refusal, network, subject=network)
+
+    async def close(self, within_s: float) -> None:
+        """Wait until clients have seen the end of their connections, then cut the rest."""
+        if self._open:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._emptied.wait()
+        for network in [*self._open.values()]:
+            for rank in network.ranks:
+                for connection in [*rank]:
+                    connection.drop()
+        await asyncio.sleep(0)  # transports close in the next turn
 
     def _disown(self, connection: OpenConnection) -> None:
         owned = self._owned.get(connection.owner, {})

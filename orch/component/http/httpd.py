@@ -133,6 +133,7 @@ KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
+CLOSING_S = 0.5  # for clients to see the end of their connections
 ACCEPTS_PER_TURN = 8  # of the event loop
 _ACCEPTING_TURNS = 4  # that asyncio takes from an accepted socket to its protocol
 _BACKLOG = 1024
@@ -338,6 +339,7 @@ class HttpServer:
         manager.pre_shutdown()
         await self._app.shutdown()
         await manager.shutdown(grace_s)
+        await self.connection_limit.close(CLOSING_S)
         await self._app.cleanup()
 
 

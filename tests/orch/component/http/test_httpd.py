@@ -290,6 +290,19 @@ async def test_a_request_under_way_is_not_cut_for_another_connection() -> None:
         assert await (await request).text() == "finished"
 
 
+async def test_a_stop_cuts_who_does_not_answer_the_end_of_tls(pki: Pki) -> None:
+    def shake_hands() -> ssl.SSLSocket:
+        bare = socket.create_connection(("127.0.0.1", port), timeout=5)
+        context = ssl.create_default_context(cafile=pki.ca_file)
+        context.check_hostname = False
+        return context.wrap_socket(bare)
+
+    async with serving(whoami, context=server_context(pki)) as (server, port):
+        with await asyncio.to_thread(shake_hands):
+            await server.stop(0.1)
+            assert server.connection_limit.open == 0
+
+
 @pytest.mark.parametrize("turns", range(6))
 @pytest.mark.parametrize("secured", [True, False])
 async def test_a_stop_ends_connections_that_are_just_being_accepted(
