@@ -143,6 +143,7 @@ def test_a_termination_message_does_not_grow(node: LocalCluster) -> None:
     assert written() > 2 * most, f"{written() // MIB} MiB written, at most {most // MIB} on disk"
 
 
+@pytest.mark.alone  # how soon the agent sees it is the machine's
 def test_a_flood_of_logs_stays_near_its_bound(node: LocalCluster) -> None:
     (shared_volume(node) / "now").touch()
     uid = shared_volume(node).parents[2].name
