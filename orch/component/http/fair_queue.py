@@ -3,7 +3,7 @@
 A flow is whoever must not take what belongs to others: a user, an address. Flows that wait are
 served in turn, and only so many starts fall into one turn of the event loop, so that a burst of one
 delays the others by little. Taking a free seat costs a few counters. Knows nothing of requests.
-`Deadlines` limits how long what began may take.
+`Deadlines` limits how long work may take that has begun.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ class Turns:
 
 
 class Deadlines:
-    """Limits the duration of requests, each in its own task, with a single timer.
+    """Limits the duration of pieces of work, each in its own task, with a single timer.
 
-    All have the same limit, so the oldest request is the first to exceed it, and hardly any does.
-    With an `asyncio.timeout` for each, a GET costs 6-12 % more, a PUT 4-6 %.
+    All have the same limit, so the oldest is the first to exceed it, and hardly any does. With an
+    `asyncio.timeout` for each request, a GET costs 6-12 % more, a PUT 4-6 %.
     """
 
     def __init__(self, seconds: float) -> None:

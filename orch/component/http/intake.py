@@ -3,8 +3,8 @@
 In one turn the loop reads all sockets that are ready, so without a bound a turn would take as long
 as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, and all together
 4, but whoever sends little need not wait for who sends much. What is more waits, unparsed: owners
-come in rotation, with a slice of one of their connections in a turn of the loop. Decrypting takes
-of this time, too. Knows neither HTTP nor requests.
+come in rotation, with a slice of one of their connections in a turn of the loop. Decrypting is
+charged as well. Knows neither HTTP nor requests.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _without_finalizer(document: Document) -> Document:
 
 
 _SURVEY_MAX = 3000  # pods
-_SURVEY_S = 1.0
+SURVEY_S = 1.0
 _SLICE_S = 0.005
 
 
@@ -140,7 +140,7 @@ async def survey_pods(storage: Storage, survey: Survey) -> list[str]:
     pods = storage.list(prefix_of(PODS, survey.namespace)).items
     waiting = deque(pods)
     loop = asyncio.get_running_loop()
-    end_s = loop.time() + _SURVEY_S
+    end_s = loop.time() + SURVEY_S
     pause_s = loop.time() + _SLICE_S
     while waiting and survey.checked < _SURVEY_MAX and loop.time() < end_s:
         stored = waiting.popleft()

@@ -233,9 +233,11 @@ def checked_patch(
     Under Strict they are refused (422), else they are put into `warnings`.
     """
     resource = call.strategy.resource
-    sent = fields.duplicate_fields(body) if wanted.field_validation else []
-    if media.parse_media(call.content_type).type == media.JSON_PATCH:
-        sent = fields.of_operations(body, sent)
+    sent: list[str] = []
+    if wanted.field_validation != "Ignore":
+        sent = fields.duplicate_fields(body) if wanted.field_validation else []
+        if media.parse_media(call.content_type).type == media.JSON_PATCH:
+            sent = fields.of_operations(body, sent)
 
     def checked(current: Document) -> Document:
         changed = change(current)

@@ -29,11 +29,13 @@ async def served(handler: Handler) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str, *protocols: str) -> AsyncIterator[ClientWebSocketResponse]:
-    """A client's WebSocket that asks for these sub-protocols."""
+async def connected(
+    url: str, *protocols: str, autoping: bool = True
+) -> AsyncIterator[ClientWebSocketResponse]:
+    """A client's WebSocket that asks for these sub-protocols; without `autoping` pongs are seen."""
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(url, protocols=protocols, max_msg_size=0) as socket,
+        session.ws_connect(url, protocols=protocols, max_msg_size=0, autoping=autoping) as socket,
     ):
         yield socket
 

@@ -21,7 +21,7 @@ UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket"}
 
 @contextlib.asynccontextmanager
 async def talking(
-    serve: Callable[[ClientSocket], Awaitable[None]], *protocols: str
+    serve: Callable[[ClientSocket], Awaitable[None]], *protocols: str, autoping: bool = True
 ) -> AsyncIterator[ClientWebSocketResponse]:
     """A client's socket, before a server that knows the protocols `new`, `old` and none."""
 
@@ -30,7 +30,10 @@ async def talking(
         await serve(socket)
         return socket.response
 
-    async with door.served(handle) as url, door.connected(url, *protocols) as socket:
+    async with (
+        door.served(handle) as url,
+        door.connected(url, *protocols, autoping=autoping) as socket,
+    ):
         yield socket
 
 
@@ -93,14 +96,14 @@ async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> 
             in_turn.append(turns)
         await loops.cancel(counting)
 
-    async with talking(take) as socket:
+    async with talking(take, autoping=False) as socket:
         for _ in range(1000):
             await socket.send_bytes(b"x")
             await socket.ping()
         sent.set()
         pongs = 0
         while pongs < 1000:
-            pongs += (await socket._reader.read()).type is WSMsgType.PONG
+            pongs += (await socket.receive(30)).type is WSMsgType.PONG
     assert len(in_turn) == 1000
     assert max(Counter(in_turn).values()) <= websocket.MESSAGES_PER_TURN
 

@@ -61,7 +61,7 @@ async def store(backend: Backend, count: int, **owner: Any) -> None:
 async def test_at_most_3000_pods_are_looked_at_and_replicas_last(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaces, "_SURVEY_S", 60.0)  # a busy machine takes more than a second
+    monkeypatch.setattr(namespaces, "SURVEY_S", 60.0)  # a busy machine takes more than a second
     await store(backend, 3003, uid="rs")
     texts = await namespaces.survey_pods(backend.storage, survey())
     assert texts[0].endswith("the first 3000 of 3003 existing pods")
@@ -71,7 +71,7 @@ async def test_at_most_3000_pods_are_looked_at_and_replicas_last(
 async def test_no_more_pods_are_looked_at_than_there_is_time_for(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaces, "_SURVEY_S", 0.0)
+    monkeypatch.setattr(namespaces, "SURVEY_S", 0.0)
     await store(backend, 2)
     (text,) = await namespaces.survey_pods(backend.storage, survey())
     assert text.endswith("the first 0 of 2 existing pods")
