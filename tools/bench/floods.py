@@ -1,0 +1,120 @@
+"""Others' requests beside a flood: their p99 while a server is flooded, and while it is not.
+
+Two API servers on one machine. A node and a tenant ask the first (`tests/attacks/witness.py`)
+while nobody floods, while one user floods the second, and while the same flood meets the first:
+`BENCH_FLOODS_ROUNDS` times by turns, `BENCH_FLOODS_SECONDS` each. The difference between the last
+two is the server's doing; that between the first two is the machine's, which has to run the flood.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from tests.attacks import harness
+from tests.attacks.flood import flooding
+from tests.attacks.harness import MALLORY, TENANT, Attacked, Seen, head
+from tests.e2e import apiserver
+from tools.bench.slow_clients import raise_open_files
+from tools.bench.table import Table
+
+SECONDS = float(os.environ.get("BENCH_FLOODS_SECONDS") or 15)
+ROUNDS = int(os.environ.get("BENCH_FLOODS_ROUNDS") or 3)
+CLIENTS = 200
+CONNECTIONS = "--max-connections=2000"
+ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range(1000))
+_REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
+_REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
+_OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
+_WRITTEN = json.dumps(
+    {"metadata": {"generateName": "w"}, "data": {f"k{n}": "x" * 100 for n in range(100)}}
+).encode()
+
+
+def _ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
+    return head(user, method, path, len(body)) + body
+
+
+FLOODS = {
+    "a user without rights": [
+        _ask(MALLORY, "POST", _REVIEWS, _REVIEW), _ask(MALLORY, "GET", "/api/v1/pods"),
+    ],
+    "a thousand service accounts": [_ask(name, "POST", _REVIEWS, _REVIEW) for name in ACCOUNTS],
+    "a tenant's lists": [_ask(TENANT, "GET", _OBJECTS)],
+    "a tenant's writes": [_ask(TENANT, "POST", _OBJECTS, _WRITTEN)],
+    "wrong tokens": [_ask("nobody", "GET", "/api")],
+    "new connections": [
+        _ask(MALLORY, "GET", "/api").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    ],
+}  # fmt: skip
+
+
+def main() -> int:
+    """Run the benchmark; the number of missed limits."""
+    raise_open_files()
+    table = Table()
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, ExitStack() as stack:
+        target, other = _servers(Path(name), stack)
+        for what, requests in FLOODS.items():
+            _measure(table, what, requests, target, other)
+    print(f"\n{table.markdown()}")
+    return table.missed
+
+
+def _servers(directory: Path, stack: ExitStack) -> tuple[Attacked, Attacked]:
+    """The one that is witnessed, and another with the same users."""
+    first, second = directory / "first", directory / "second"
+    first.mkdir()
+    target = stack.enter_context(harness.attacked(first, CONNECTIONS, users=ACCOUNTS))
+    tokens = f"--token-auth-file={first / 'tokens.csv'}"
+    server = stack.enter_context(apiserver.running(second, CONNECTIONS, tokens))
+    return target, replace(target, server=server)
+
+
+def _measure(
+    table: Table, what: str, requests: list[bytes], target: Attacked, other: Attacked
+) -> None:
+    rest, elsewhere, here = list[Seen](), list[Seen](), list[Seen]()
+    answered = Counter[int]()
+    for _ in range(ROUNDS):
+        rest.append(_witnessed(target, nullcontext(answered)))
+        elsewhere.append(_witnessed(target, flooding(other, requests, CLIENTS, SECONDS)))
+        flood = flooding(target, requests, CLIENTS, SECONDS)
+        here.append(_witnessed(target, flood, answered))
+    calm, beside, flooded = (
+        statistics.median(s.p99_ms for s in r) for r in (rest, elsewhere, here)
+    )
+    table.row(f"{what}: others' p99, of that at rest", flooded / calm, at_most=3, unit=" x")
+    table.row(f"{what}: of that beside the same flood of another", flooded / beside, at_most=3,
+              unit=" x")  # fmt: skip
+    table.note(
+        f"{what}: others' p99 at rest, beside, flooded, ms",
+        "; ".join(", ".join(f"{s.p99_ms:.1f}" for s in r) for r in (rest, elsewhere, here)),
+    )
+    table.note(f"{what}: requests answered a second", f"{answered.total() / SECONDS / ROUNDS:.0f}")
+    table.row(f"{what}: others refused or cut off", sum(s.refused + s.errors for s in here),
+              at_most=0)  # fmt: skip
+    table.row(f"{what}: a Lease late by", max(s.lease_late_s for s in here), at_most=5, unit=" s")
+
+
+def _witnessed(
+    target: Attacked,
+    flood: AbstractContextManager[Counter[int]],
+    counted: Counter[int] | None = None,
+) -> Seen:
+    with target.witnessed() as seen, flood as answers:
+        time.sleep(SECONDS)
+    if counted is not None:
+        counted.update(answers)
+    return seen
+
+
+if __name__ == "__main__":
+    main()
