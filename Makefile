@@ -4,14 +4,23 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
-# Several files at a time; tests that measure time come last, by themselves.
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
+# Parts of the tests that one process each runs, which collects nothing but its own: workers of
+# pytest-xdist collect all tests, each, and report each of them, which takes a quarter as much again.
+PARTS := objects server orch pods nodeagent
+QUICK := $(addprefix quick-,$(PARTS))
+PLAIN := $(addprefix plain-,$(PARTS))
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
-QUICK := quick-pods quick-nodeagent quick-orch quick-server quick-objects
+# Workers share what waits for most of its time: files of these parts that meet something real or a
+# whole agent, and all others.
+IN_PARTS := tests/fakes tests/nodeagent tests/orch
+REAL := $(shell grep -rlE --include='*.py' 'mark\.real' $(IN_PARTS))
+WAITING := $(wildcard tests/nodeagent/test_*.py) $(patsubst %/conftest.py,%,$(REAL))
+OTHERS := $(filter-out $(IN_PARTS),$(patsubst %/,%,$(wildcard tests/test_*.py tests/*/)))
 export RUN_DIR
 
-.PHONY: run test test-quick $(QUICK) check compiled bench soak deb rpm venv lock clean
+.PHONY: run test test-quick $(QUICK) $(PLAIN) waiting check bench soak deb rpm venv lock clean
 
 run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
@@ -20,18 +29,24 @@ run: $(VENV)/.run-ready
 		--healthz-port "$${HEALTHZ_PORT:-10248}" \
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
+# Tests that measure time come last, by themselves.
 test:
-	$(MAKE) --no-print-directory --jobs check compiled $(VENV)/.test-ready
-	$(PYTEST) -n auto -m "not soak and not alone"
+	$(MAKE) --no-print-directory --keep-going --jobs=4 waiting check $(PLAIN)
 	$(PYTEST) -m alone tests/attacks tests/e2e/test_resize.py
 
-# Its parts run side by side, each in one process that collects nothing but its own tests. Workers of
-# pytest-xdist collect all of them, each, and report each of them, which takes a quarter as much again.
-quick-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
-quick-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
-quick-orch: TESTS := tests/orch --ignore=tests/orch/server --ignore=tests/orch/wire
-quick-pods: TESTS := tests/nodeagent/pods
-quick-nodeagent: TESTS := tests/nodeagent --ignore=tests/nodeagent/pods
+waiting: $(VENV)/.test-ready
+	$(PYTEST) -n auto -m "not soak and not alone" $(OTHERS) $(WAITING)
+
+%-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
+%-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
+%-orch: TESTS := tests/orch --ignore=tests/orch/server --ignore=tests/orch/wire
+%-pods: TESTS := tests/nodeagent/pods
+%-nodeagent: TESTS := tests/nodeagent --ignore=tests/nodeagent/pods
+
+# What it prints is shown when it has ended: several run at once.
+$(PLAIN): $(VENV)/.dev-ready
+	@$(PYTEST) $(TESTS) $(addprefix --ignore=,$(WAITING)) >$(VENV)/$@ || { cat $(VENV)/$@; exit 1; }
+	@echo "$@: $$(tail -n 1 $(VENV)/$@)"
 
 test-quick: $(VENV)/.dev-ready
 	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target $(QUICK)
@@ -44,10 +59,6 @@ check: $(VENV)/.dev-ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache
-
-# The tests and what they import, once: else every worker of the first run compiles all of it.
-compiled: $(VENV)/.dev-ready
-	$(PYTEST) --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
 bench: $(VENV)/.test-ready
 	$(VENV)/bin/python -m tools.bench
