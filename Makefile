@@ -32,7 +32,7 @@ run: $(VENV)/.run-ready
 # Tests that measure time come last, by themselves.
 test:
 	$(MAKE) --no-print-directory --keep-going --jobs=4 waiting check $(PLAIN)
-	$(PYTEST) -m alone tests/attacks tests/e2e/test_resize.py
+	$(PYTEST) -m alone tests/attacks tests/e2e/test_join.py tests/e2e/test_resize.py
 
 waiting: $(VENV)/.test-ready
 	$(PYTEST) -n auto -m "not soak and not alone" $(OTHERS) $(WAITING)

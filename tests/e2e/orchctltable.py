@@ -120,8 +120,13 @@ def rows() -> list[list[str]]:
     return [*map(shlex.split, SAME), *changes, *config]
 
 
+_AGE = re.compile(r"(?<![=\w])(\d+[shdy](\d+[smhd])?|\d+m\d+s)\b")
+
+
 def normal(text: str, line: str) -> Any:
     """What is compared of an output: data as data, groups by the names of this service."""
+    if line.startswith("get"):  # an age may tick over between the two
+        text = _AGE.sub(lambda age: re.sub(r"\d", "#", age[0]), text)
     renamed = by_own_names(text)
     if "-o json" in line and "jsonpath" not in line:
         return without_empty(json.loads(renamed or "null"))
@@ -130,7 +135,7 @@ def normal(text: str, line: str) -> Any:
     if line.startswith(_ANSWER_ONLY) and "--list" not in line:
         return text.split()[0] if text else ""
     if line.startswith("describe"):
-        renamed = re.sub(r"(?<![=\w])(\d+[shdy](\d+[smhd])?|\d+m\d+s)\b", "AGE", renamed)
+        renamed = _AGE.sub("AGE", renamed)
     if (
         "--all-containers" in line
     ):  # kubectl shows containers in any order, and the lines of each in theirs

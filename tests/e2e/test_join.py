@@ -27,7 +27,7 @@ from tests.fakes.ports import free_port
 from tests.fakes.programs import until
 from tests.fakes.runtime import FakeRuntime
 
-pytestmark = [pytest.mark.may_block, pytest.mark.slow]
+pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.alone]
 
 PROGRAMS = {
     "orch-apiserver": "orch.server.main",

@@ -156,7 +156,7 @@ def theirs(both: Both, words: list[str]) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("line", orchctltable.SAME)
 def test_the_same_words_print_the_same(both: Both, files: dict[str, str], line: str) -> None:
     words = [placed(word, files) for word in shlex.split(line)]
-    for attempt in range(3):  # an age may tick over between the two
+    for attempt in range(3):  # an age may become longer by a digit between the two
         other = theirs(both, words)
         ours = run_command(*words, "--kubeconfig", both.kubeconfig)
         same = normal(ours.out, line) == normal(other.stdout, line)
