@@ -85,7 +85,9 @@ class Fuzz:
     def run(self, examples: int, *, by_every_name: bool) -> None:
         """Groups with two names are asked by both, or only by the project's own."""
         paths = set(self.document("/openapi/v3")["paths"])
-        aliases = {path for path in paths if path.replace(".k8s.io/", ".orch.io/") in paths - {path}}
+        aliases = {
+            path for path in paths if path.replace(".k8s.io/", ".orch.io/") in paths - {path}
+        }
         for path in sorted(paths if by_every_name else paths - aliases):
             schema = schemathesis.openapi.from_dict(self.document(f"/openapi/v3/{path}"))
             for found in schema.get_all_operations():

@@ -13,8 +13,6 @@ import base64
 import json
 import signal
 import ssl
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -32,10 +30,12 @@ import yaml
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import clock
 from orch.up.layout import issue_certificates
+from tests import preloaded
 from tests.e2e.harness import eventually
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
 from tests.orch.server.authn.test_credential_files import cheap
+from tests.preloaded import Copy
 
 pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600), pytest.mark.seconds(40)]
 
@@ -229,17 +229,17 @@ class World:
 
     def run(self, *arguments: str) -> None:
         """One of the agent's offline commands, with the flags of the running agent."""
-        command = [sys.executable, "-m", "nodeagent.main", *arguments, *self.agent()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = preloaded.run("nodeagent.main", *arguments, *self.agent(), timeout_s=PATIENCE_S)
         assert "Traceback" not in done.stderr
         self.shown[" ".join(arguments)] = done.stdout + done.stderr
 
 
 @contextmanager
-def running(world: World, program: str, arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", MODULES[program], *arguments]
+def running(world: World, program: str, arguments: list[str]) -> Iterator[Copy]:
     with (world.folder / f"{program}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=world.folder)
+        process = preloaded.start(
+            MODULES[program], *arguments, stdout=log, stderr=log, cwd=world.folder
+        )
         try:
             yield process
         finally:
@@ -329,7 +329,7 @@ def strangers_try(world: World) -> None:
     }
 
 
-def reloads_what_is_wrong(world: World, agent: subprocess.Popen[bytes]) -> None:
+def reloads_what_is_wrong(world: World, agent: Copy) -> None:
     wrong = "\n".join(f"{key}: {text}" for key, text in HEAD.items())
     path = world.folder / "conf.d" / "10.conf"
     for text in (f"!{SECRETS['mistaken']}", f"[{SECRETS['mistaken']}]", f'"{SECRETS["mistaken"]}'):
