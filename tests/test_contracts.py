@@ -122,6 +122,10 @@ CONTRACTS = [
 
 def is_kept(options: Options, planted: Violation = ()) -> bool:
     made, _ = PLANTS[options["type"]]
+    if planted and "source_modules" in options:  # each is judged by itself: the importers' suffice
+        importers = {importer for importer, _ in planted}
+        sources = [one for one in options["source_modules"] if importers & package(one)]
+        options = {**options, "source_modules": sources}
     copied = copy.deepcopy(graph())
     for importer, imported in planted:
         if imported not in copied.modules:

@@ -6,13 +6,9 @@ Archives of images are read by a process that may have 512 MiB and a minute: it 
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
-import resource
 import struct
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.commands.dispatch import dispatch
-from tests.e2e.harness import ROOT
+from tests import preloaded
 
 MEMORY_BYTES = 512 << 20
 ENDPOINT = "--container-runtime-endpoint=unix:///absent/containerd.sock"
@@ -40,12 +36,7 @@ def header(size: int, name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
 
 def packed(head: bytes, zeros: int) -> bytes:
     """A megabyte and little more for each gigabyte."""
-    made = io.BytesIO()
-    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1) as file:
-        file.write(head)
-        for _ in range(zeros >> 20):
-            file.write(bytes(1 << 20))
-    return made.getvalue()
+    return gzip.compress(head) + gzip.compress(bytes(1 << 20)) * (zeros >> 20)
 
 
 def backwards() -> bytes:
@@ -94,17 +85,10 @@ IMAGES: dict[str, tuple[Callable[[], bytes], str]] = {
 
 def refusal(path: Path) -> str:
     """The one line that the command says."""
-    command = [sys.executable, "-m", "nodeagent.main", "image", "import", "--max-mib=512"]
-    with subprocess.Popen(
-        [*command, str(path), ENDPOINT],
-        cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        try:
-            _, said = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 1, said
+    command = ("image", "import", "--max-mib=512", str(path), ENDPOINT)
+    done = preloaded.run("nodeagent.main", *command, memory_bytes=MEMORY_BYTES)
+    said = done.stderr
+    assert done.returncode == 1, said
     assert said.count("\n") == 1, said
     assert "\x1b" not in said
     return said

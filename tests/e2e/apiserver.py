@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from orch.component.pki import Authority, KeyPair, Subject
+from tests import preloaded
 from tests.e2e.harness import ROOT, ask, eventually
+from tests.preloaded import Copy
 
 
 @dataclass
@@ -25,7 +27,7 @@ class ApiServer:
     """A running `orch-apiserver` and the files that belong to it."""
 
     directory: Path
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Copy
     port: int
     ca_file: str
     admin: KeyPair
@@ -99,27 +101,30 @@ def newest_kubectl() -> str | None:
 
 
 @contextmanager
-def running(
-    directory: Path, *arguments: str, program: Sequence[str] = ("-m", "orch.server.main")
-) -> Iterator[ApiServer]:
-    """Start on the directory's data (kept between runs); ordered stop, which must succeed."""
+def running(directory: Path, *arguments: str, program: Sequence[str] = ()) -> Iterator[ApiServer]:
+    """Start on the directory's data (kept between runs); ordered stop, which must succeed.
+
+    It is a copy of one that has been loaded, or the interpreter starts `program`.
+    """
     authority = Authority(directory / "pki", now=datetime.now(UTC))
     serving = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
     admin = authority.issue(Subject("admin", "admin", ("system:masters",)))
     port_file = directory / "port"
     port_file.unlink(missing_ok=True)
     began_s = time.perf_counter()
+    flags = (
+        "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
+        f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
+        f"--tls-cert-file={serving.cert_file}",
+        f"--tls-private-key-file={serving.key_file}", *arguments,
+    )  # fmt: skip
+    process: subprocess.Popen[bytes] | Copy
     with (directory / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [
-                sys.executable, *program,
-                "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
-                f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
-                f"--tls-cert-file={serving.cert_file}",
-                f"--tls-private-key-file={serving.key_file}", *arguments,
-            ],
-            cwd=ROOT, stdout=log, stderr=log,
-        )  # fmt: skip
+        if program:
+            command = [sys.executable, *program, *flags]
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        else:
+            process = preloaded.start("orch.server.main", *flags, stdout=log, stderr=log)
     server = ApiServer(directory, process, 0, authority.ca_file, admin, authority)
     try:
         eventually(

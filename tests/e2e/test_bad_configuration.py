@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import preloaded
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 CASES = {
@@ -30,15 +30,10 @@ def test_the_agent_says_what_is_wrong_and_starts_nothing(tmp_path: Path, case: s
     path = tmp_path / "agent.yaml"
     if text is not None:
         path.write_text(text)
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "nodeagent.main",
-            f"--config={path}",
-            f"--root-dir={tmp_path / 'root'}",
-            f"--lock-file={tmp_path / 'agent.lock'}",
-            "--healthz-port=0", "--container-runtime-endpoint=",
-        ],
-        capture_output=True, text=True, timeout=60,
+    done = preloaded.run(
+        "nodeagent.main", f"--config={path}", f"--root-dir={tmp_path / 'root'}",
+        f"--lock-file={tmp_path / 'agent.lock'}", "--healthz-port=0",
+        "--container-runtime-endpoint=",
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pyrage
 import pytest
 
 from nodeagent import freezer
+from tests import preloaded
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.e2e.test_checkpoint import post
 from tests.e2e.test_first_five_minutes import container_id, read_cpu_ns
@@ -72,13 +71,8 @@ def archives(cluster: LocalCluster) -> list[str]:
 
 def command(cluster: LocalCluster, *words: str) -> Any:
     """`nodeagent checkpoint … -o json` on the node."""
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "nodeagent.main", "checkpoint", *words, "-o", "json",
-            f"--root-dir={cluster.run_dir / 'nodeagent'}",
-        ],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    root = f"--root-dir={cluster.run_dir / 'nodeagent'}"
+    done = preloaded.run("nodeagent.main", "checkpoint", *words, "-o", "json", root)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

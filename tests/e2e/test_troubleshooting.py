@@ -21,6 +21,7 @@ from nodeagent.doctor import checks, kernel
 from orch.component.diagnostics.findings import Finding
 from orch.component.pki import Authority, KeyPair, Subject
 from orch.component.process import files
+from tests import preloaded
 from tests.conftest_runtime import RealRuntime
 from tests.e2e import apiserver
 from tests.e2e.harness import ROOT, RUNTIME_BASE, LocalCluster, eventually
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 PATIENCE_S = 60.0
+PYTHON = (sys.executable, "-m")
 
 
 class Host:
@@ -60,7 +62,7 @@ class Host:
         own.mkdir()
         ports = free_ports(2)
         return [
-            *before, sys.executable, "-m", "nodeagent.main",
+            *before, *PYTHON, "nodeagent.main",
             f"--root-dir={root or own / 'root'}", f"--pod-logs-dir={own / 'logs'}",
             f"--lock-file={own / 'lock'}", "--address=127.0.0.1", f"--port={ports[0]}",
             f"--healthz-port={ports[1]}", "--container-runtime-endpoint=",
@@ -126,7 +128,7 @@ def wrong_key(host: Host, _: ExitStack) -> list[str]:
 def server_command(host: Host, data: Path, *flags: str) -> list[str]:
     pair = host.node()
     return [
-        sys.executable, "-m", "orch.server.main", "--bind-address=127.0.0.1", "--secure-port=0",
+        *PYTHON, "orch.server.main", "--bind-address=127.0.0.1", "--secure-port=0",
         f"--data-dir={data}", f"--client-ca-file={host.server.ca_file}",
         f"--tls-cert-file={pair.cert_file}", f"--tls-private-key-file={pair.key_file}", *flags,
     ]  # fmt: skip
@@ -178,7 +180,7 @@ def as_admin(host: Host) -> tuple[str, ...]:
 
 def client(*words: str) -> list[str]:
     unset = ("env", "-u", "KUBECONFIG", "HOME=/nowhere")
-    return [*unset, sys.executable, "-m", "orch.ctl.main", *words]
+    return [*unset, *PYTHON, "orch.ctl.main", *words]
 
 
 def as_jane(host: Host) -> tuple[str, ...]:
@@ -187,11 +189,17 @@ def as_jane(host: Host) -> tuple[str, ...]:
     return ("-s", server, authority, "--token", "token-of-jane")
 
 
+def ended(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Of a program that is started as itself, or by another."""
+    if tuple(command[:2]) == PYTHON:
+        return preloaded.run(*command[2:], timeout_s=PATIENCE_S)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT)
+
+
 @pytest.mark.parametrize("mistake", STARTS)
 def test_a_program_that_does_not_start_says_why_in_one_line(host: Host, mistake: str) -> None:
     with ExitStack() as stack:
-        command = STARTS[mistake](host, stack)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT)
+        done = ended(STARTS[mistake](host, stack))
     assert done.returncode == 1, done.stderr
     errors = [line for line in done.stderr.splitlines() if "error: " in line]
     assert len(errors) == 1, done.stderr
@@ -215,7 +223,7 @@ def keys_absent(host: Host) -> list[str]:
     absent.write_text("none")  # as the unit has it where there is no such file
     signing = f"--cluster-signing-cert-file={host.server.ca_file}"
     return [
-        sys.executable, "-m", "orch.lifecycle.main", "--secure-port=0",
+        *PYTHON, "orch.lifecycle.main", "--secure-port=0",
         host.kubeconfig(host.node()), signing, f"--cluster-signing-key-file={absent}",
     ]  # fmt: skip
 
@@ -246,7 +254,8 @@ RUNS: dict[str, Callable[[Host], list[str]]] = {
 def test_a_program_that_runs_in_vain_says_why(host: Host, mistake: str) -> None:
     log = host.directory / f"{mistake}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(RUNS[mistake](host), stdout=output, stderr=output, cwd=ROOT)
+        module, *arguments = RUNS[mistake](host)[len(PYTHON) :]
+        process = preloaded.start(module, *arguments, stdout=output, stderr=output)
     try:
         eventually(
             lambda: says(log.read_text(), mistake), within_s=PATIENCE_S, what=PROMISED[mistake]

@@ -20,11 +20,14 @@ from nodeagent.stats.cgroup.layout import detect_layout
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import files as process_files
 from orch.component.process.system import describe_process
+from tests import preloaded
 from tests.conftest import Pki
 
 pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
 
+PROGRAM = "nodeagent.main"
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
+Process = subprocess.Popen[bytes] | preloaded.Copy
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 
 
@@ -49,14 +52,9 @@ class Place:
             "--container-runtime-endpoint=",
         )
 
-    def command(self, *more: str) -> list[str]:
-        return [sys.executable, "-m", "nodeagent.main", *self.flags, *more]
-
     def refusal(self, *more: str) -> str:
         """The one line of an agent that does not start."""
-        done = subprocess.run(
-            self.command(*more), capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        done = preloaded.run(PROGRAM, *self.flags, *more, timeout_s=PATIENCE_S)
         assert done.returncode == 1, done.stderr
         assert done.stdout == ""
         (line,) = done.stderr.splitlines()
@@ -172,11 +170,18 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 
 @contextmanager
-def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    flags: tuple[str, ...], log: Path, *, anew: bool = False, **environment: str
+) -> Iterator[Process]:
+    """An agent, of whom nobody has seen anything before if it is started `anew`."""
+    env = {**os.environ, **environment}
+    process: Process
     with log.open("wb") as sink:
-        process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=sink, stderr=sink
-        )
+        if anew:
+            command = [sys.executable, "-m", PROGRAM, *flags]
+            process = subprocess.Popen(command, env=env, stdout=sink, stderr=sink)
+        else:
+            process = preloaded.start(PROGRAM, *flags, env=env, stdout=sink, stderr=sink)
     try:
         yield process
     finally:
@@ -190,7 +195,7 @@ def test_it_tells_systemd_when_it_serves_that_it_lives_and_when_it_stops(
 ) -> None:
     told = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "4000000"}
     log = tmp_path / "agent.log"
-    with running(place.command(), log, **told) as process:
+    with running(place.flags, log, anew=True, **told) as process:
         assert manager.next() == "READY=1\nSTATUS=running"
         # At that moment both ports answer.
         with urllib.request.urlopen(
@@ -216,7 +221,7 @@ def test_it_tells_systemd_when_it_serves_that_it_lives_and_when_it_stops(
 def test_health_is_measured_though_nobody_asks(
     place: Place, manager: Manager, tmp_path: Path
 ) -> None:
-    command = place.command(f"--read-only-port={place.read_only_port}")
+    command = (*place.flags, f"--read-only-port={place.read_only_port}")
     url = f"http://127.0.0.1:{place.read_only_port}/metrics/slis"
     with running(command, tmp_path / "log", NOTIFY_SOCKET=manager.path):
         assert manager.next().startswith("READY=1")
@@ -248,7 +253,7 @@ def test_keep_alives_begin_though_nobody_it_speaks_to_answers(
             f"--kubeconfig={kubeconfig}",
             f"--container-runtime-endpoint=unix://{endpoint}",
         )
-        with running(place.command(*flags), tmp_path / "log", **told) as process:
+        with running((*place.flags, *flags), tmp_path / "log", **told) as process:
             assert manager.next() == "READY=1\nSTATUS=running"
             assert [manager.next() for _ in range(3)] == ["WATCHDOG=1"] * 3
             process.send_signal(signal.SIGTERM)
@@ -258,7 +263,7 @@ def test_keep_alives_begin_though_nobody_it_speaks_to_answers(
 def test_its_directories_are_private_and_its_lock_ends_with_it(
     place: Place, manager: Manager, tmp_path: Path
 ) -> None:
-    with running(place.command(), tmp_path / "log", NOTIFY_SOCKET=manager.path) as process:
+    with running(place.flags, tmp_path / "log", NOTIFY_SOCKET=manager.path) as process:
         manager.next()
         directories = (place.root, place.root / "pki", place.root / "checkpoints", place.logs)
         umask = os.umask(0)
@@ -289,7 +294,9 @@ def test_a_fresh_agent_is_small(place: Place, manager: Manager, tmp_path: Path, 
     """
     pair = pki.server()
     files = (f"--tls-cert-file={pair.cert_file}", f"--tls-private-key-file={pair.key_file}")
-    with running(place.command(*files), tmp_path / "log", NOTIFY_SOCKET=manager.path) as process:
+    flags = (*place.flags, *files)
+    told = {"NOTIFY_SOCKET": manager.path}
+    with running(flags, tmp_path / "log", anew=True, **told) as process:
         assert manager.next().startswith("READY=1")
         with urllib.request.urlopen(
             f"http://127.0.0.1:{place.healthz_port}/healthz", timeout=PATIENCE_S
@@ -307,7 +314,7 @@ def test_sighup_reloads_and_tells_systemd_also_when_a_file_is_broken(
 ) -> None:
     config, log = tmp_path / "agent.yaml", tmp_path / "agent.log"
     config.write_text(HEAD)
-    command = place.command(f"--config={config}")
+    command = (*place.flags, f"--config={config}")
     with running(command, log, NOTIFY_SOCKET=manager.path) as process:
         assert manager.next() == "READY=1\nSTATUS=running"
         config.write_text(HEAD + "maxPods: 9\nlogging:\n  level: debug\n")
@@ -330,7 +337,7 @@ def test_who_opens_the_lock_file_is_given_way_and_gets_the_lock(
     place: Place, manager: Manager, tmp_path: Path
 ) -> None:
     """A second agent takes over from the first, both started with --exit-on-lock-contention."""
-    command = place.command("--exit-on-lock-contention")
+    command = (*place.flags, "--exit-on-lock-contention")
     first_log, second_log = tmp_path / "first.log", tmp_path / "second.log"
     with running(command, first_log, NOTIFY_SOCKET=manager.path) as first:
         assert manager.next().startswith("READY=1")
