@@ -372,7 +372,7 @@ class ServerMetrics:
 
     def watch_events(self, info: RequestInfo) -> Counter:
         """The counter of events that watches of that kind have sent."""
-        return self._watch_events.labels(info.group, info.version, info.resource)
+        return self._watch_events.labels(*request_labels(info, self._kinds)[1:4])
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info, self._kinds))

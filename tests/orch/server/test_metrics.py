@@ -35,6 +35,14 @@ def test_labels_are_only_what_is_served(request_text, labels) -> None:
     assert request_labels(parse_request(method, path, {}), ServedKinds()) == labels
 
 
+@pytest.mark.parametrize("path", ["/api/made-up/pods", "/apis/made-up/v1/pods", "/api/v1/made-up"])
+def test_a_watch_of_what_is_not_served_makes_no_series_of_its_own(path: str) -> None:
+    """Rights know no versions: who may watch pods may ask for those of any version."""
+    metrics = ServerMetrics()
+    metrics.watch_events(parse_request("GET", path, {"watch": "1"}))
+    assert "made-up" not in metrics.registry.render("")[0].decode()
+
+
 def test_long_running_requests_are_counted_but_not_timed() -> None:
     metrics = ServerMetrics()
     info = parse_request("GET", "/api/v1/pods", {"watch": "1"})
