@@ -70,10 +70,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
-    "orch/lifecycle/test_monitor.py": (
-        "orch.lifecycle.canary",
-        "orch.lifecycle.metrics",
-    ),
+    "orch/lifecycle/test_monitor.py": ("orch.lifecycle.canary",),
     "orch/server/admission/test_certificates.py": ("orch.server.strategy.signing_requests",),
     "orch/server/admission/pod_security/test_evaluation.py": (
         "orch.server.admission.pod_security.baseline",

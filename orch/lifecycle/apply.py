@@ -101,7 +101,7 @@ class Applier:
             shown = ", ".join(f"{t.key}:{t.effect}" for t in action.taints) or "none"
             log.info("taints of node %s: %s", name, shown)
         if action.evicting:
-            self._metrics.evictions.labels(zone=action.zone).inc()
+            self._metrics.count_eviction(action.zone)
 
     async def _mark(self, pod: Pod) -> None:
         now = times.format_time(self._now())

@@ -57,6 +57,7 @@ class LifecycleMetrics:
         )
         self.failures = make.counter("node_collector_action_failures_total", "Actions that failed.")
         self.binding = BindingMetrics(self.registry)
+        self._evicted: set[str] = set()  # zones of evictions
         self._size = make.gauge("node_collector_zone_size", "Nodes per zone.", ("zone",))
         self._unhealthy = make.gauge(
             "node_collector_unhealthy_nodes_in_zone",
@@ -64,8 +65,15 @@ class LifecycleMetrics:
             ("zone",),
         )
 
+    def count_eviction(self, zone: str) -> None:
+        self._evicted.add(zone)
+        self.evictions.labels(zone=zone).inc()
+
     def show_zones(self, nodes: Mapping[str, Node], ready: Mapping[str, bool]) -> None:
-        """Show the current zones; others disappear."""
+        """Show the current zones; others disappear: a node could name ever new ones."""
+        for gone in self._evicted.difference(map(zones.zone_of, nodes.values())):
+            self._evicted.remove(gone)
+            self.evictions.remove(gone)
         counts: dict[str, list[int]] = {}
         for name, node in nodes.items():
             count = counts.setdefault(zones.zone_of(node).replace("\0", ""), [0, 0])

@@ -108,6 +108,7 @@ _SIZE_BUCKETS = tuple(float(10**n) for n in range(3, 10))
 _SIZED = ("get", "list")
 _NOT_HANDLED = (401, 403, 429)
 _KINDS_MAX = 2048  # label sets to cache: callers can send anything
+_KEY_CHARS = 256  # of a path whose labels are cached
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 Labels = tuple[str, ...]
@@ -344,7 +345,8 @@ class ServerMetrics:
         response: web.StreamResponse | None = None,
     ) -> None:
         """Count a request; without a response the client has left."""
-        total, duration, sizes = self._children(
+        few = len(info.path) <= _KEY_CHARS
+        total, duration, sizes = (self._children if few else self._make_children)(
             (info.verb, info.group, info.version, info.resource, info.subresource),
             _scope_of(info), code, dry_run, info.is_long_running, self._kinds.changes,
         )  # fmt: skip
@@ -372,7 +374,7 @@ class ServerMetrics:
 
     def watch_events(self, info: RequestInfo) -> Counter:
         """The counter of events that watches of that kind have sent."""
-        return self._watch_events.labels(info.group, info.version, info.resource)
+        return self._watch_events.labels(*request_labels(info, self._kinds)[1:4])
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info, self._kinds))
@@ -395,6 +397,4 @@ def _labels(asked: _Asked, scope: str, kinds: ServedKinds) -> Labels:
         return (verb, "", "", "", "", "", "apiserver")
     resource = strategy.resource
     known = asked[4] if asked[4] in resource.subresources else ""
-    return (
-        verb, resource.group, resource.version, resource.plural, known, scope, "apiserver",
-    )  # fmt: skip
+    return (verb, resource.group, resource.version, resource.plural, known, scope, "apiserver")

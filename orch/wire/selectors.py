@@ -118,12 +118,9 @@ def label_selector_of(record: Mapping[str, Any]) -> LabelSelector:
 
 def parse_field_selector(text: str) -> FieldSelector:
     r"""Read `path=value,path!=value` with the escapes `\\`, `\,` and `\=`; ValueError."""
-    requirements = [
-        _field_requirement(text, term)
-        for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", _bounded(text), re.DOTALL)
-    ]
-    _require_few(requirements)
-    return FieldSelector(tuple(requirements))
+    terms = re.findall(r"(?:\\.|[^,\\]|\\$)+", _bounded(text), re.DOTALL)
+    _require_few(terms)
+    return FieldSelector(tuple(_field_requirement(text, term) for term in terms))
 
 
 def _bounded(text: str) -> str:

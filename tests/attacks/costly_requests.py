@@ -312,6 +312,11 @@ REQUESTS: dict[str, dict[str, Attack]] = {
             "application/vnd.kubernetes.protobuf",
         ),
     },
+    "headers": {
+        "a stranger's content type of many parameters": Attack(
+            "", "PATCH", "/api", lambda: None, 401, "a/b" + 8_000 * ";"
+        ),
+    },
     "lists": {
         "a large object for people": Attack(
             TENANT, "GET", f"{BINDINGS}/crowd?pretty=true", lambda: None, 200

@@ -33,6 +33,7 @@ from orch.wire.times import format_micro_time
 
 HEADER = "Audit-Id"
 _ID_MAX = 64
+_AGENT_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,10 @@ def _user(identity: Identity | None) -> dict[str, Any]:
 
 
 def _user_agent(request: web.Request) -> str:
+    """Cut as in the reference: callers without rights could push others' events out of the log."""
     sent = request.headers.get("User-Agent", "")
-    return sent if is_text(sent) else ascii(sent)
+    shown = sent if is_text(sent) else ascii(sent)
+    return shown if len(shown) <= _AGENT_MAX else f"{shown[:_AGENT_MAX]}...TRUNCATED"
 
 
 def _object_ref(info: RequestInfo) -> dict[str, str]:

@@ -17,6 +17,8 @@ from orch.server.authz.authorizer import Decision
 from orch.server.authz.rules import ALL, MAX_TEXTS, Binding, RoleKey, Rule, Subject, url_matches
 from orch.server.request.attributes import RequestInfo
 
+_SHARED_MAX, _SHARED_CHARS = 32, 1024  # of a set
+
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
 
 
@@ -98,15 +100,21 @@ def find(grants: Grants, info: RequestInfo, entries: Sequence[str]) -> Decision 
 
 def _grant(rule: Rule, decision: Decision) -> Grant:
     return Grant(
-        None if ALL in rule.verbs else _set_of(frozenset(rule.verbs)),
-        None if ALL in rule.groups else _set_of(frozenset(rule.groups)),
-        _set_of(frozenset(rule.names)),
+        None if ALL in rule.verbs else _set_of(rule.verbs),
+        None if ALL in rule.groups else _set_of(rule.groups),
+        _set_of(rule.names),
         rule.urls,
         decision,
     )
 
 
+def _set_of(values: Sequence[str]) -> frozenset[str]:
+    """The same object for equal sets, unless they are large: it outlives its role."""
+    found = frozenset(values)
+    is_small = len(found) <= _SHARED_MAX and sum(map(len, found)) <= _SHARED_CHARS
+    return _shared(found) if is_small else found
+
+
 @lru_cache(maxsize=4096)
-def _set_of(values: frozenset[str]) -> frozenset[str]:
-    """The same object for equal sets."""
+def _shared(values: frozenset[str]) -> frozenset[str]:
     return values

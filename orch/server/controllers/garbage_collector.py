@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
 _COALESCE_S = 0.2
+_PAUSE = 3  # times what the latest round took: whoever deletes all the time costs others a quarter
 _REMEMBERED = 8  # owners of an object
 _NO_OWNERS = Owned("", "", ())
 _FINALIZERS = {OwnerState.WAITING: FOREGROUND, OwnerState.ORPHANING: ORPHAN}
@@ -52,12 +53,17 @@ class GarbageCollector:
     def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
         self._backend = backend
         self._upstream = upstream
+        self._pause_s = _COALESCE_S
         self.loop = Periodic("dependents", self._step, interval_s=INTERVAL_S)
 
     async def _step(self) -> None:
-        await asyncio.sleep(_COALESCE_S)  # many deletions together share one round
+        await asyncio.sleep(self._pause_s)  # many deletions together share one round
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         if await collect(self._backend, upstream=self._upstream):
             self.loop.wake()  # deletions may orphan further objects
+        took_s = loop.time() - began_s
+        self._pause_s = max(_COALESCE_S, min(INTERVAL_S, _PAUSE * took_s))
 
 
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -67,21 +68,37 @@ def plan(
     """
     result = GarbagePlan()
     held: set[str] = set()  # uids of owners that must wait longer
+    waits: dict[str, list[str]] = {}  # uid of a dependent that waits itself → those it holds
     for dependent in owned:
         states = [(ref, state_of(dependent, ref)) for ref in dependent.refs]
-        held |= {ref.uid for ref, state in states if _holds(ref, state)}
+        waiting = [ref.uid for ref, state in states if state is OwnerState.WAITING and ref.blocks]
+        held |= {ref.uid for ref, state in states if state is OwnerState.ORPHANING}
+        if going.get(dependent.uid, ("", ""))[1] == FOREGROUND:
+            waits[dependent.uid] = waiting
+        else:
+            held.update(waiting)
         leaving = _leaving(states)
         if leaving:
             result.let_go[dependent.key] = leaving
         elif all(state is not OwnerState.THERE for _, state in states):
             waited_for = any(state is OwnerState.WAITING for _, state in states)
             result.delete[dependent.key] = waited_for and dependent.uid in owners
+    _hold_in_turn(held, waits)
     result.release = {key: name for uid, (key, name) in going.items() if uid not in held}
     return result
 
 
-def _holds(ref: Ref, state: OwnerState) -> bool:
-    return state is OwnerState.ORPHANING or (state is OwnerState.WAITING and ref.blocks)
+def _hold_in_turn(held: set[str], waits: Mapping[str, Collection[str]]) -> None:
+    """Add the owners of dependents that wait themselves, from their last ones on. A circle that
+    nothing else holds has no last one: its objects would wait for each other for ever.
+    """
+    owners = set(chain.from_iterable(waits.values()))
+    reached = [uid for uid in waits if uid in held or uid not in owners]
+    while reached:
+        for owner in waits.get(reached.pop(), ()):
+            if owner not in held:
+                held.add(owner)
+                reached.append(owner)
 
 
 def _leaving(states: Sequence[tuple[Ref, OwnerState]]) -> frozenset[str]:

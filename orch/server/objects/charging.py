@@ -11,6 +11,7 @@ of a namespace take turns.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -76,6 +77,9 @@ _NODE_NEXT = (
     "delete pods of that node, choose another one, or have the API server started with a higher"
     " bound"
 )
+_OF_A_NODE, _EVENTS_MIN = 8, 100  # its part of a namespace's events, and not less
+_EVENTS_S = 3600.0  # in which what it took is its again, and for which events are kept
+_REMEMBERED = 4096  # nodes in namespaces
 _NOTHING = Growth(0, 0, 0)
 _CONTAINERS = (
     ("containers", "containerStatuses"),
@@ -97,6 +101,7 @@ class Charging:
         self._under_way = Tally()
         self._under_way_to_nodes = Tally()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._events_of_nodes = _Taken()
 
     @asynccontextmanager
     async def charged(
@@ -172,6 +177,7 @@ class Charging:
         """
         if target.identity.name != USER_APISERVER:
             self._require_room(target, document, key, growth)
+            self._require_few_events(target, document, key, growth)
         with _counted(self._under_way, key, growth):
             yield
 
@@ -206,6 +212,23 @@ class Charging:
                 text += f" used: bytes={used}, limited: bytes={limit}: {_NODE_NEXT}"
                 cause = Cause(CAUSE_NODE_FULL, text)
                 raise target.forbidden(document["metadata"].get("name", ""), text, (cause,))
+
+    def _require_few_events(
+        self, target: ObjectTarget, document: Document, key: str, growth: Growth
+    ) -> None:
+        """Nodes write events into every namespace: one of them leaves room for others'."""
+        node, kind = node_name_of(target.identity), place_in(key)[1]
+        if node is None or kind != EVENTS.plural:
+            return
+        bounds, parts = self._bounds, _SHARES[kind] * _OF_A_NODE
+        objects = max(_EVENTS_MIN, bounds.objects // parts) if bounds.objects else math.inf
+        size = max(_EVENTS_MIN * _OBJECT_BYTES, bounds.bytes // parts) if bounds.bytes else math.inf
+        part = max(growth.objects / objects, growth.bytes / size)
+        if not self._events_of_nodes.take((node, target.namespace), part):
+            text = f"exceeded quota: node {node} has written an eighth of the events that"
+            text += f" {target.namespace} may have, within an hour: wait, or have the API server"
+            text += " started with a higher --max-namespace-objects or --max-namespace-mib"
+            raise target.forbidden(document["metadata"].get("name", ""), text)
 
     def _require_room(
         self, target: ObjectTarget, document: Document, key: str, growth: Growth
@@ -253,6 +276,29 @@ class Charging:
         objects, size = stored.all.objects + coming.all.objects, stored.all.bytes + coming.all.bytes
         grown = growth.bytes + _OBJECT_BYTES * growth.objects
         yield _STORE, bounds.store_bytes, size + _OBJECT_BYTES * objects, grown
+
+
+class _Taken:
+    """What nodes have lately taken of their part; it is theirs again bit by bit."""
+
+    def __init__(self) -> None:
+        self._levels: dict[tuple[str, str], tuple[float, float]] = {}  # and when that was
+
+    def take(self, who: tuple[str, str], part: float) -> bool:
+        """Whether that is left; then it is taken."""
+        now_s = asyncio.get_running_loop().time()
+        if len(self._levels) >= _REMEMBERED:
+            self._levels = {one: level for one, level in self._levels.items()
+                            if _left(level, now_s) > 0}  # fmt: skip
+        level = _left(self._levels.get(who, (0.0, now_s)), now_s) + part
+        if level > 1:
+            return False
+        self._levels[who] = (level, now_s)
+        return True
+
+
+def _left(level: tuple[float, float], now_s: float) -> float:
+    return max(0.0, level[0] - (now_s - level[1]) / _EVENTS_S)
 
 
 @contextmanager

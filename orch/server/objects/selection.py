@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
 import orjson
 
@@ -23,16 +23,23 @@ from orch.wire.selectors import (
     parse_label_selector,
 )
 
+_FEW = 12  # labels of an object
 _EVERYTHING_LABELS = LabelSelector()
 _EVERYTHING_FIELDS = FieldSelector()
 
 
 @dataclass(frozen=True, slots=True)
 class Selectable:
-    """The parts of an object that selectors match."""
+    """The parts of an object that selectors match. `kept`: the labels, as JSON where they are many,
+    since in memory they take ten times that.
+    """
 
-    labels: Mapping[str, str]
+    kept: Mapping[str, str] | bytes
     fields: Mapping[str, str]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return _read_labels(self.kept) if isinstance(self.kept, bytes) else self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,9 @@ class Selection:
         if self.everything:
             return True
         seen = selectable(self.strategy, stored)
-        return self.labels.matches(seen.labels) and self.fields.matches(
-            lambda path: seen.fields.get(path, "")
-        )
+        if self.labels.requirements and not self.labels.matches(seen.labels):
+            return False
+        return self.fields.matches(lambda path: seen.fields.get(path, ""))
 
 
 def concern_of(selection: Selection) -> Concern | None:
@@ -103,6 +110,15 @@ def selectable(strategy: Strategy, stored: Stored) -> Selectable:
             decode_as(resource, stored) if resource.stored_form else orjson.loads(stored.data)
         )
         labels = document["metadata"].get("labels") or {}
-        found = Selectable(labels, strategy.selectable_fields(document))
+        kept: Mapping[str, str] | bytes = labels
+        if len(labels) > _FEW:
+            kept = bytes(memoryview(orjson.dumps(labels)))  # which has room for half a megabyte
+        found = Selectable(kept, strategy.selectable_fields(document))
         stored.memo[form] = found
     return found
+
+
+@lru_cache(maxsize=16)  # all watches look at the same object, one after the other
+def _read_labels(kept: bytes) -> Mapping[str, str]:
+    labels: Mapping[str, str] = orjson.loads(kept)
+    return labels

@@ -23,6 +23,7 @@ PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH = (
     "application/apply-patch+yaml",
 )
 META_GROUP = "meta.k8s.io"
+_REMEMBERED_CHARS = 256  # a stranger could fill the memory with longer ones
 _ANY = (JSON, YAML, "application/*", "*/*")
 
 
@@ -74,9 +75,18 @@ class Representation:
         return {"Content-Type": self.content_type, "Cache-Control": "no-cache, private"}
 
 
-@lru_cache(maxsize=256)  # clients repeat themselves
 def parse_media(text: str) -> Media:
     """Parse `type;name=value;…`; an invalid quality counts as 0."""
+    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: str) -> Media:
+    """Clients repeat themselves."""
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Media:
     kind, *rest = (part.strip() for part in text.split(";"))
     parameters = {}
     quality = 1.0

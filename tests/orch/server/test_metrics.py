@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from orch.server.metrics import ServerMetrics, request_labels
@@ -33,6 +35,28 @@ from tests.orch.server.harness import NODES, PODS, Api, pod
 def test_labels_are_only_what_is_served(request_text, labels) -> None:
     method, path = request_text.split()
     assert request_labels(parse_request(method, path, {}), ServedKinds()) == labels
+
+
+@pytest.mark.parametrize("path", ["/api/made-up/pods", "/apis/made-up/v1/pods", "/api/v1/made-up"])
+def test_a_watch_of_what_is_not_served_makes_no_series_of_its_own(path: str) -> None:
+    """Rights know no versions: who may watch pods may ask for those of any version."""
+    metrics = ServerMetrics()
+    metrics.watch_events(parse_request("GET", path, {"watch": "1"}))
+    assert "made-up" not in metrics.registry.render("")[0].decode()
+
+
+def test_long_paths_are_counted_and_not_remembered() -> None:
+    metrics = ServerMetrics()
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            path = f"/api/v1/namespaces/x/{number}{8_000 * 'x'}"
+            metrics.observe(parse_request("GET", path, {}), dry_run=False, code=401, seconds=0.1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000, kept
+    assert 'code="401",component="apiserver"' in metrics.registry.render("")[0].decode()
 
 
 def test_long_running_requests_are_counted_but_not_timed() -> None:

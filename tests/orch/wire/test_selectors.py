@@ -244,6 +244,12 @@ def test_a_selector_has_a_bounded_number_of_requirements(parse, term) -> None:
         parse(",".join(terms))
 
 
+def test_too_many_fields_are_refused_before_they_are_read() -> None:
+    """Whoever names a collection has its field selector read, before it is known who they are."""
+    with pytest.raises(ValueError, match="at most 100 requirements, not 101"):
+        parse_field_selector("no term," * 101)
+
+
 @pytest.mark.parametrize("parse", [parse_label_selector, parse_field_selector])
 def test_an_endless_selector_is_refused_unread(parse) -> None:
     with pytest.raises(ValueError, match="at most 16384 characters") as caught:

@@ -185,6 +185,15 @@ async def test_a_client_whose_name_is_no_text_is_written_down(audited) -> None:
         assert event["userAgent"] == r"'a\udcff'"
 
 
+async def test_of_a_long_name_of_a_client_the_beginning_is_written_down(audited) -> None:
+    """pkg/audit/request.go: 8 kB of it in each event rotated the log for whoever has no rights."""
+    api, _ = audited
+    agent = {"User-Agent": "a" * 1024 + "b" * 7000}
+    assert (await api.call("GET", "/api", headers=agent)).status == 200
+    for event in await events(audited, 2):
+        assert event["userAgent"] == "a" * 1024 + "...TRUNCATED"
+
+
 @pytest.mark.parametrize(
     "credential", ["Bearer \u00fc", "Bearer a.b.\u00fc", "Basic \u00fc", "\u00fc"]
 )

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from orch.component.process import loops
 from orch.server import turns
-from orch.server.controllers.garbage_collector import collect
+from orch.server.controllers import garbage_collector
+from orch.server.controllers.garbage_collector import GarbageCollector, collect
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
 from orch.server.objects.options import DeleteOptions
@@ -210,6 +212,29 @@ async def test_what_waits_for_its_finalizers_is_not_deleted_again_and_again(
     await rounds(counted)
     assert attempts == ["held"]
     assert there(backend, "held") == ["held"]
+
+
+async def test_long_rounds_leave_time_to_others_though_somebody_deletes_all_the_time(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 objects with owners took a round of a second each, one after the other."""
+    times_s: list[float] = []
+    twice, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    async def long(_backend: Backend, *, upstream: bool) -> bool:
+        times_s.append(loop.time())
+        await asyncio.sleep(0.2)
+        times_s.append(loop.time())
+        if len(times_s) == 4:
+            twice.set()
+        return True
+
+    monkeypatch.setattr(garbage_collector, "collect", long)
+    async with asyncio.timeout(60):
+        running = loops.spawn(GarbageCollector(backend).loop.run(), name="rounds")
+        await twice.wait()
+        await loops.cancel(running)
+    assert times_s[2] - times_s[1] >= 0.55
 
 
 async def test_others_have_their_turns_in_a_long_round(

@@ -83,6 +83,31 @@ def test_the_foreground_goes_on_to_what_owns_others_itself() -> None:
     assert planned({"a": WAITING}, middle).delete == {"m": False}
 
 
+@pytest.mark.parametrize(
+    ("waiting", "held_by_others", "released"),
+    [
+        (("ab", "ba"), (), "ab"),  # a owns b, and b owns a
+        (("aa",), (), "a"),
+        (("ab", "bc", "cad"), (), "abcd"),  # nor does an owner of it
+        (("ab", "ba"), ("a",), ""),
+        (("ab", "ba", "la"), (), "l"),  # first what the circle does not hold
+        (("ab", "bc"), (), "a"),  # no circle: from its end on
+    ],
+)
+def test_a_circle_of_owners_does_not_wait_for_itself(
+    waiting: tuple[str, ...], held_by_others: tuple[str, ...], released: str
+) -> None:
+    """`waiting`: a dependent and its owners. They waited for ever, and so did their namespace."""
+    owned = [
+        Owned(own, own, tuple(ref(owner, blocks=True) for owner in owners))
+        for own, *owners in waiting
+    ]
+    owned += [one(owner, blocks=True) for owner in held_by_others]
+    states = dict.fromkeys("".join(waiting), WAITING)
+    result = planned(states, *owned)
+    assert sorted(result.release) == [f"/{uid}" for uid in released]
+
+
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(OwnerState)),
     st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True), max_size=5),

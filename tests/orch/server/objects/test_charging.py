@@ -238,6 +238,39 @@ async def test_a_node_reports_into_the_reserve(backend) -> None:
         await create(charged, as_caller(place("Event"), NODE), {"metadata": {"name": "e"}})
 
 
+@pytest.mark.parametrize(
+    ("bounds", "message", "most"),
+    [({"objects": 4_000}, "", 125), ({"bytes": 16 * 2**20}, "m" * 32_000, 16)],
+)
+async def test_one_node_leaves_room_for_the_events_of_others(
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    bounds: dict[str, int],
+    message: str,
+    most: int,
+) -> None:
+    charged, _ = charging(backend, **bounds)
+    about = {"involvedObject": {"kind": "Node", "name": "n1"}, "message": message}
+
+    async def written(node: Identity, name: str) -> str:
+        target = place("Event")._replace(identity=node)
+        try:
+            await create(charged, target, {"metadata": {"name": name}, **about})
+        except ApiError as error:
+            assert error.code == 403
+            return error.message
+        return ""
+
+    refused = [await written(NODE, f"a{number}") for number in range(most + 10)]
+    assert not any(refused[: most - 1])
+    assert "exceeded quota: node n1 has written an eighth of the events" in refused[-1]
+    assert await written(Identity("system:node:n2", ("system:nodes",)), "b") == ""
+    loop = asyncio.get_running_loop()
+    later_s = loop.time() + 1_800
+    monkeypatch.setattr(loop, "time", lambda: later_s)
+    assert not any([await written(NODE, f"c{number}") for number in range(most // 2 - 1)])
+
+
 async def test_what_is_under_way_counts(backend) -> None:
     """All of it is judged before any of it is stored."""
     charged, _ = charging(backend, objects=10)
