@@ -78,7 +78,7 @@ class Applier:
             case MarkPodNotReady():
                 await self._mark(action.pod)
             case MarkPodUnscheduled():
-                await self._mark_unscheduled(action.pod, action.message)
+                await self._mark_unscheduled(action)
             case EvictPod():
                 return await self._evict(action.pod)
             case RemoveOrphan():
@@ -114,9 +114,21 @@ class Applier:
         await self._patch_status(pod, {"conditions": [c.to_wire() for c in changed]})
         self._events.note(pod, "Warning", "NodeNotReady", "Node is not ready")
 
-    async def _mark_unscheduled(self, pod: Pod, message: str) -> None:
+    async def _mark_unscheduled(self, action: MarkPodUnscheduled) -> None:
+        pod, message = action.pod, action.message
         self._events.note(pod, "Warning", "FailedScheduling", message)
-        await mark_unscheduled(self._client, pod, "NodeNotFound", message, now=self._now)
+        conditions = {c.type: c for c in pod.status.conditions or ()}
+        before = conditions.pop("PodScheduled", None)
+        since = before.lastTransitionTime if before and before.status == "False" else None
+        scheduled = PodCondition(
+            type="PodScheduled",
+            status="False",
+            reason=action.reason,
+            message=message,
+            lastTransitionTime=since or times.format_time(self._now()),
+        )
+        listed = [c.to_wire() for c in (*conditions.values(), scheduled)]
+        await self._patch_status(pod, {"conditions": listed})
 
     async def _evict(self, pod: Pod) -> bool:
         """Once: until the watch shows the deletion, further decisions ask for it again."""
@@ -174,35 +186,13 @@ class Applier:
         await self._patch_status(pod, {**status, "conditions": listed})
 
     async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
-        await _patch_status(self._client, pod, status)
+        change = {"metadata": _version(pod), "status": status}
+        namespace, name = pod.metadata.namespace or "", pod.metadata.name
+        await self._client.patch(Pod, name, change, namespace=namespace, subresource="status")
 
     async def _node_exists(self, name: str) -> bool:
         """Ask the server, not the view: a removal cannot be undone."""
         return await self._client.find(Node, name) is not None
-
-
-async def mark_unscheduled(
-    client: ApiClient, pod: Pod, reason: str, message: str, *, now: Now
-) -> None:
-    """Say why the pod has no node that it can run on."""
-    conditions = {c.type: c for c in pod.status.conditions or ()}
-    before = conditions.pop("PodScheduled", None)
-    since = before.lastTransitionTime if before and before.status == "False" else None
-    scheduled = PodCondition(
-        type="PodScheduled",
-        status="False",
-        reason=reason,
-        message=message,
-        lastTransitionTime=since or times.format_time(now()),
-    )
-    listed = [c.to_wire() for c in (*conditions.values(), scheduled)]
-    await _patch_status(client, pod, {"conditions": listed})
-
-
-async def _patch_status(client: ApiClient, pod: Pod, status: dict[str, Any]) -> None:
-    change = {"metadata": _version(pod), "status": status}
-    namespace = pod.metadata.namespace or ""
-    await client.patch(Pod, pod.metadata.name, change, namespace=namespace, subresource="status")
 
 
 def _shown(action: Action) -> str:
@@ -214,7 +204,7 @@ def _shown(action: Action) -> str:
         case MarkPodNotReady():
             return f"marking pod {action.pod.key} as not ready"
         case MarkPodUnscheduled():
-            return f"marking pod {action.pod.key}, whose node does not exist"
+            return f"marking pod {action.pod.key} as not scheduled: {action.reason}"
         case EvictPod():
             return f"eviction of pod {action.pod.key}"
         case RemoveOrphan():

@@ -40,6 +40,7 @@ from orch.component.process.notify import Notifier
 from orch.component.tls import TlsFiles
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
+from orch.lifecycle.apply import Applier
 from orch.lifecycle.binding import placement
 from orch.lifecycle.binding.binder import Binder
 from orch.lifecycle.leader import Claim, Leader
@@ -252,14 +253,9 @@ class Controller:
         await CertificateController(self._client, settings, nodes, now=clock.utc_now).run()
 
     def _binder(self, monitor: Monitor, changed: asyncio.Event) -> Binder:
-        return Binder(
-            self._client,
-            self.bindings,
-            self.metrics.binding,
-            monitor.cluster,
-            changed=changed,
-            now=clock.utc_now,
-        )
+        applier = Applier(self._client, self.bindings, self.metrics, now=clock.utc_now)
+        binding = self.metrics.binding
+        return Binder(self._client, applier, binding, monitor.cluster, changed=changed)
 
     def _show_leading(self, leading: int) -> None:
         self.metrics.leader.set(leading)

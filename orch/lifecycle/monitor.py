@@ -86,7 +86,7 @@ class Monitor:
 
     def cluster(self) -> Cluster:
         """The nodes and pods as they are known now."""
-        return Cluster(self._nodes.objects(), self._pods.objects())
+        return Cluster(dict(self._nodes.objects()), dict(self._pods.objects()))
 
     def decision_age_s(self) -> float | None:
         """Seconds since the last decision was carried out; None before the first."""
@@ -112,9 +112,8 @@ class Monitor:
 
     def _known(self) -> tuple[Cluster, Mapping[str, Lease], Stamp, float]:
         """The cluster as the informers show it now; `_decided` does the rest of the work."""
-        cluster = Cluster(dict(self._nodes.objects()), dict(self._pods.objects()))
         stamp = Stamp(asyncio.get_running_loop().time(), times.format_time(self._now()))
-        return cluster, dict(self._leases.objects()), stamp, self._canary.age_s()
+        return self.cluster(), dict(self._leases.objects()), stamp, self._canary.age_s()
 
     def _decided(
         self, cluster: Cluster, leases: Mapping[str, Lease], stamp: Stamp, age_s: float

@@ -12,17 +12,17 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any, TypeVar
 
-from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process import loops
-from orch.component.process.clock import Now
 from orch.component.process.once_log import OnceLog
-from orch.lifecycle.apply import mark_unscheduled
+from orch.lifecycle.apply import Applier
 from orch.lifecycle.binding import placement
-from orch.lifecycle.binding.ledger import Cluster, Ledger
-from orch.lifecycle.binding.placement import Demand, Room
+from orch.lifecycle.binding.ledger import Cluster, Entry, Ledger
+from orch.lifecycle.binding.placement import Room
+from orch.lifecycle.decide.records import MarkPodUnscheduled, Note
 from orch.lifecycle.metrics import BindingMetrics
 from orch.wire.errors import ApiError
 from orch.wire.names import CAUSE_NODE_FULL
@@ -39,29 +39,28 @@ CLOSED_S = 30.0  # that a node which takes no more pods of a namespace is not tr
 LET_FINISH_S = 4.0  # a write under way; less than a lost leadership lies idle
 UNSCHEDULABLE = "Unschedulable"
 
-Write = Callable[[], Coroutine[None, None, None]]
+T = TypeVar("T")
+Write = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Binder:
-    """`changed` is to be set when nodes or pods have."""
+    """`changed` is to be set when nodes or pods have; `applier` tells the pods."""
 
     def __init__(
         self,
         client: ApiClient,
-        events: EventRecorder,
+        applier: Applier,
         metrics: BindingMetrics,
         cluster: Callable[[], Cluster],
         *,
         changed: asyncio.Event,
-        now: Now,
     ) -> None:
         self._client = client
-        self._events = events
+        self._applier = applier
         self._metrics = metrics
         self._cluster = cluster
-        self._now = now
         self._changed = changed
-        self._ledger = Ledger(self._weigh)
+        self._ledger = Ledger(lambda pod: self._guarded(placement.demand, pod) or {})
         self._writing = asyncio.Semaphore(WRITERS)
         self._outage = OnceLog(log)
         self._defects = OnceLog(log, logging.ERROR)
@@ -72,8 +71,7 @@ class Binder:
         while True:
             self._changed.clear()
             began_s = time()
-            nodes, pods = self._cluster()
-            decide = partial(self._decide, Cluster(dict(nodes), dict(pods)), time)
+            decide = partial(self._decide, self._cluster(), time)
             writes, is_all = await loops.finish_in_thread(decide, name="binding round")
             took_s = time() - began_s
             async with asyncio.TaskGroup() as tasks:
@@ -92,44 +90,38 @@ class Binder:
         rooms, writes = self._ledger.look(cluster, time()), list[Write]()
         self._metrics.pending.set(len(self._ledger.waiting))
         until_s = time() + ROUND_S
-        for pod in self._ledger.due(time()):
+        for entry in self._ledger.due(time()):
             if time() > until_s:
                 return writes, False
-            try:
-                wanted = placement.demand(pod)
-                place = placement.place(pod, wanted, rooms)
-            except Exception as error:  # the nodes are judged by the same program
-                self._note_defect(pod, error)
-                place = ""
+            place = self._guarded(placement.place, entry.pod, entry.wanted, rooms)
             if isinstance(place, Room):
                 node = place.node.metadata.name
-                self._ledger.assume(pod, node, wanted, time() + ASSUMED_S)
-                writes.append(partial(self._bind, pod, node))
+                self._ledger.assume(entry, node, time() + ASSUMED_S)
+                writes.append(partial(self._bind, entry, node))
                 continue
             self._metrics.attempts.labels("unschedulable").inc()
-            self._ledger.failed(pod, time())
-            if place and not _is_told(pod, place):
-                writes.append(partial(self._tell, pod, place))
+            self._ledger.failed(entry, time())
+            told = [(c.reason, c.message) for c in entry.pod.status.conditions or ()]
+            if place and (UNSCHEDULABLE, place) not in told:
+                mark = MarkPodUnscheduled(entry.pod, place, UNSCHEDULABLE)
+                writes.append(partial(self._applier.apply, mark))
         return writes, True
 
-    def _weigh(self, pod: Pod) -> Demand:
-        """What a bound pod takes; as good as nothing if that cannot be told."""
+    def _guarded(self, do: Callable[..., T], pod: Pod, *more: object) -> T | None:
+        """None if a defect prevents it, which is to cost no other pod anything."""
         try:
-            return placement.demand(pod)
-        except Exception as error:  # as above
-            self._note_defect(pod, error)
-            return {placement.PODS: 1000}
-
-    def _note_defect(self, pod: Pod, error: Exception) -> None:
-        text = "pod %s cannot be weighed, because of a defect here"
-        self._defects.failed(text, pod.key, error=error)
+            return do(pod, *more)
+        except Exception as error:  # the nodes are judged by the same program
+            text = "pod %s cannot be weighed, because of a defect here"
+            self._defects.failed(text, pod.key, error=error)
+            return None
 
     async def _finish(self, write: Write) -> None:
         async with self._writing:
             await loops.finish(write(), name="write of the binder", limit_s=LET_FINISH_S)
 
-    async def _bind(self, pod: Pod, node: str) -> None:
-        meta, namespace = pod.metadata, pod.metadata.namespace or ""
+    async def _bind(self, entry: Entry, node: str) -> None:
+        pod, meta, namespace = entry.pod, entry.pod.metadata, entry.pod.metadata.namespace or ""
         record = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -139,38 +131,23 @@ class Binder:
         try:
             await self._client.act(Pod, meta.name, "binding", record, namespace=namespace)
         except (ApiError, TransportError) as error:
-            self._failed(pod, node, error)
+            self._failed(entry, node, error)
         else:
             self._metrics.attempts.labels("scheduled").inc()
             text = f"Successfully assigned {pod.key} to {node}"
-            self._events.note(pod, "Normal", "Scheduled", text)
+            await self._applier.apply(Note(pod, "Normal", "Scheduled", text))
             self._outage.recovered("pods are bound to nodes again")
 
-    def _failed(self, pod: Pod, node: str, error: ApiError | TransportError) -> None:
+    def _failed(self, entry: Entry, node: str, error: ApiError | TransportError) -> None:
         now_s = asyncio.get_running_loop().time()
-        code = error.code if isinstance(error, ApiError) else 0
-        if isinstance(error, ApiError) and any(c.reason == CAUSE_NODE_FULL for c in error.causes):
-            self._ledger.close(pod, node, now_s + CLOSED_S)
+        code, causes = (error.code, error.causes) if isinstance(error, ApiError) else (0, ())
+        if any(cause.reason == CAUSE_NODE_FULL for cause in causes):
+            self._ledger.close(entry, node, now_s + CLOSED_S)
             self._changed.set()
             return
         self._metrics.attempts.labels("error").inc()
         if 0 < code < 500:  # else it may have happened
-            self._ledger.failed(pod, now_s)
-        if code in (404, 409):
-            log.debug("the binding of pod %s was overtaken: %s", pod.key, error)
-        else:
-            self._outage.failed("cannot bind pods to nodes, retrying; pod %s: %s", pod.key, error)
-
-    async def _tell(self, pod: Pod, message: str) -> None:
-        """Say why the pod has no node, by condition and event."""
-        try:
-            await mark_unscheduled(self._client, pod, UNSCHEDULABLE, message, now=self._now)
-        except (ApiError, TransportError) as error:
-            log.debug("pod %s is not told that no node fits: %s", pod.key, error)
-        else:
-            self._events.note(pod, "Warning", "FailedScheduling", message)
-
-
-def _is_told(pod: Pod, message: str) -> bool:
-    told = (UNSCHEDULABLE, message)
-    return any((c.reason, c.message) == told for c in pod.status.conditions or ())
+            self._ledger.failed(entry, now_s)
+        if code not in (404, 409):  # overtaken
+            text = "cannot bind pods to nodes, retrying; pod %s: %s"
+            self._outage.failed(text, entry.pod.key, error)

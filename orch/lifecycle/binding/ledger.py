@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 
 from orch.lifecycle.binding import placement
@@ -26,7 +27,7 @@ LAST_PAUSE_S = 60.0
 
 
 class Cluster(NamedTuple):
-    """Nodes and pods, by key."""
+    """Nodes and pods, by key, which nobody changes."""
 
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
@@ -34,14 +35,13 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pod and the node where it counts; without one, when it is due, and after which pause."""
+    """A pod, what it takes, and the node where it counts, at most until it is due to be tried."""
 
     pod: Pod
+    wanted: Demand  # nothing, if that cannot be told
     node: str = ""
-    wanted: Demand | None = None  # of the node
-    until_s: float = math.inf  # a binding may take to be seen, or be known not to have happened
     due_s: float = -math.inf
-    pause_s: float = 0.0
+    pause_s: float = 0.0  # the last, before it was due
 
 
 class Ledger:
@@ -60,7 +60,7 @@ class Ledger:
             self._leave(key)
         for key, pod in cluster.pods.items():
             entry = self._entries.get(key)
-            if entry is None or entry.pod is not pod or entry.until_s <= now_s:
+            if entry is None or entry.pod is not pod or (entry.node and entry.due_s <= now_s):
                 self._enter(self._entry(pod, entry, now_s))
         for name in self._in_use.keys() - cluster.nodes.keys():
             if not self._in_use[name]:
@@ -69,68 +69,57 @@ class Ledger:
         nodes = cluster.nodes.items()
         return [Room(node, self._in_use[name], self._closed) for name, node in nodes]
 
-    def due(self, now_s: float) -> Sequence[Pod]:
+    def due(self, now_s: float) -> Sequence[Entry]:
         """The pods to be tried now, in turn."""
-        due = [entry for entry in self.waiting.values() if entry.due_s <= now_s]
-        turns = Counter[tuple[int, str]]()
+        turns = defaultdict[tuple[int, str | None], Iterator[int]](count)
 
         def turn(entry: Entry) -> tuple[int, int]:
             priority = entry.pod.spec.priority or 0
-            of_namespace = priority, entry.pod.metadata.namespace or ""
-            turns[of_namespace] += 1
-            return -priority, turns[of_namespace]
+            return -priority, next(turns[priority, entry.pod.metadata.namespace])
 
-        return [entry.pod for entry in sorted(sorted(due, key=_rank), key=turn)]
+        due = [entry for entry in self.waiting.values() if entry.due_s <= now_s]
+        due.sort(key=lambda entry: (entry.due_s, entry.pod.metadata.creationTimestamp or ""))
+        return sorted(due, key=turn)
 
-    def assume(self, pod: Pod, node: str, wanted: Demand, until_s: float) -> None:
-        """The pod is on its way to the node."""
-        self._enter(replace(self._entries[pod.key], node=node, wanted=wanted, until_s=until_s))
+    def assume(self, entry: Entry, node: str, until_s: float) -> None:
+        """The pod is on its way to the node: it is seen there by then, or does not get there."""
+        self._enter(replace(entry, node=node, due_s=until_s))
 
-    def failed(self, pod: Pod, now_s: float) -> None:
+    def failed(self, entry: Entry, now_s: float) -> None:
         """It found no node, or does not get to the one that it was on its way to."""
-        pause_s = max(FIRST_PAUSE_S, min(2 * self._entries[pod.key].pause_s, LAST_PAUSE_S))
-        self._enter(Entry(pod, due_s=now_s + pause_s, pause_s=pause_s))
+        pause_s = max(FIRST_PAUSE_S, min(2 * entry.pause_s, LAST_PAUSE_S))
+        self._enter(replace(entry, due_s=now_s + pause_s, pause_s=pause_s))
 
-    def close(self, pod: Pod, node: str, until_s: float) -> None:
+    def close(self, entry: Entry, node: str, until_s: float) -> None:
         """The node takes no more pods of the namespace; another may take this one, at once."""
-        self._closed[node, pod.metadata.namespace or ""] = until_s
-        self._enter(Entry(pod))
+        self._closed[node, entry.pod.metadata.namespace or ""] = until_s
+        self._enter(entry)
 
     def _entry(self, pod: Pod, before: Entry | None, now_s: float) -> Entry:
         """The pod as it is now, with what still holds of what was known before."""
-        if before is None or before.pod.metadata.uid != pod.metadata.uid:
-            before = Entry(pod)
-        if pod.status.phase not in FINAL_PHASES:
-            if pod.spec.nodeName:
-                return Entry(pod, pod.spec.nodeName, self._weigh(pod))
-            if now_s < before.until_s < math.inf:
-                return replace(before, pod=pod)
-        if before.pod.metadata.generation != pod.metadata.generation:
-            return Entry(pod)
-        return Entry(pod, due_s=before.due_s, pause_s=before.pause_s)
+        if pod.spec.nodeName and pod.status.phase not in FINAL_PHASES:
+            return Entry(pod, self._weigh(pod), pod.spec.nodeName, due_s=math.inf)
+        if before is None or _version(before.pod) != _version(pod):
+            return Entry(pod, self._weigh(pod))
+        is_on_its_way = now_s < before.due_s < math.inf
+        return replace(before, pod=pod, node=before.node if is_on_its_way else "")
 
     def _enter(self, entry: Entry) -> None:
         """In the place of the pod's former entry."""
         key = entry.pod.key
         self._leave(key)
         self._entries[key] = entry
-        if entry.wanted:
+        if entry.node:
             self._in_use[entry.node].update(entry.wanted)
-        elif placement.is_own(entry.pod):
+        elif entry.wanted and placement.is_own(entry.pod):
             self.waiting[key] = entry
 
     def _leave(self, key: str) -> None:
-        """What is no longer in use is no longer mentioned."""
         self.waiting.pop(key, None)
         entry = self._entries.pop(key, None)
-        if entry and entry.wanted:
-            in_use = self._in_use[entry.node]
-            in_use.subtract(entry.wanted)
-            for name in entry.wanted:
-                if not in_use[name]:
-                    del in_use[name]
+        if entry and entry.node:
+            self._in_use[entry.node] -= entry.wanted  # what is not in use is not mentioned
 
 
-def _rank(entry: Entry) -> tuple[float, str, str]:
-    meta = entry.pod.metadata
-    return entry.due_s, meta.creationTimestamp or "", meta.name
+def _version(pod: Pod) -> tuple[str | None, int | None]:
+    return pod.metadata.uid, pod.metadata.generation

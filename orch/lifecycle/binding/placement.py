@@ -7,20 +7,14 @@ for beside other pods is not weighed, and such a pod is not placed at all.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from orch.wire import names, quantity, raw
-from orch.wire.podrules import fit
+from orch.wire.podrules import fit, podspec
 from orch.wire.podrules.fit import HostPort, NodeChoice, given
-from orch.wire.podrules.podspec import (
-    FINAL_PHASES,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    is_critical,
-    is_tolerated,
-)
 from orch.wire.podrules.resources import STANDARD
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
@@ -29,7 +23,7 @@ OWN_SCHEDULER = "default-scheduler"
 PODS = "pods"
 _WEIGHED = ("cpu", "memory", PODS)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_CORDON = Taint(key=names.TAINT_UNSCHEDULABLE, effect=NO_SCHEDULE)
+_CORDON = Taint(key=names.TAINT_UNSCHEDULABLE, effect=podspec.NO_SCHEDULE)
 _SHOWN_MAX = 30  # reasons: every taint of every node may be one
 
 Demand = Mapping[str | HostPort, int]  # of resources in thousandths; a port counts as one
@@ -42,12 +36,14 @@ class Room(NamedTuple):
     in_use: Counter[str | HostPort]
     closed: Collection[tuple[str, str]] = ()  # nodes, each to a namespace, as the API server said
 
-    def size(self, resource: str) -> int | None:
-        """How much there is, in thousandths; None if it is not reported, or is no amount."""
+    def size(self, resource: str) -> float:
+        """How much there is, in thousandths; of what every node has no end if it is not reported,
+        or is no amount.
+        """
         try:
             return quantity.to_milli((self.node.status.allocatable or {})[resource])
         except (KeyError, ValueError):
-            return None
+            return math.inf if resource in STANDARD else 0
 
     def fullness(self, wanted: Demand) -> tuple[float, str]:
         """How full it is with one more pod, from 0 to 1; equal ones are in order of their names."""
@@ -70,46 +66,37 @@ def place(pod: Pod, wanted: Demand, rooms: Collection[Room]) -> Room | str:
     choice = fit.node_choice(pod)
     if wish := next(_unweighed(pod, choice), None):
         return f"{wish} is not weighed here: set spec.nodeName, or let another scheduler choose"
-    counted, fitting = Counter[str](), list[Room]()
+    reasons, fitting = Counter[str](), list[Room]()
     for room in rooms:
-        if reasons := refusals(pod, wanted, choice, room):
-            counted.update(reasons)
+        if refused := refusals(pod, wanted, choice, room):
+            reasons.update(refused)
         else:
             fitting.append(room)
     if fitting:
         return min(fitting, key=lambda room: room.fullness(wanted))
-    return explanation(counted, len(rooms))
+    return explanation(reasons, len(rooms))
 
 
 def refusals(pod: Pod, wanted: Demand, choice: NodeChoice, room: Room) -> Sequence[str]:
     """Why the pod does not fit; nothing when it does."""
     node, namespace = room.node, pod.metadata.namespace or ""
-    if node.spec.unschedulable and not is_tolerated(_CORDON, pod.spec.tolerations):
+    if node.spec.unschedulable and not podspec.is_tolerated(_CORDON, pod.spec.tolerations):
         return ("node(s) were unschedulable",)
-    if taint := fit.untolerated(pod, node, NO_SCHEDULE, NO_EXECUTE):
+    if taint := fit.untolerated(pod, node, podspec.NO_SCHEDULE, podspec.NO_EXECUTE):
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value or ''}}}",)
     if not choice.matches(node):
         return ("node(s) didn't match Pod's node affinity/selector",)
     if (ports := _ports(wanted)) and fit.used_port(ports, _ports(room.in_use)):
         return ("node(s) didn't have free ports for the requested pod ports",)
-    if (node.metadata.name, namespace) in room.closed and not is_critical(pod):
+    if (node.metadata.name, namespace) in room.closed and not podspec.is_critical(pod):
         return ("node(s) had no memory for more pods of the namespace (--max-node-mib)",)
-    return [*_lacking(wanted, room)]
+    asked = ((name, amount) for name, amount in wanted.items() if isinstance(name, str))
+    lacking = [name for name, amount in asked if room.in_use[name] + amount > room.size(name)]
+    return ["Too many pods" if name == PODS else f"Insufficient {name}" for name in lacking]
 
 
 def _ports(taken: Iterable[str | HostPort]) -> list[HostPort]:
     return [one for one in taken if isinstance(one, HostPort)]
-
-
-def _lacking(wanted: Demand, room: Room) -> Iterator[str]:
-    for resource, amount in wanted.items():
-        if isinstance(resource, HostPort):
-            continue
-        whole = room.size(resource)
-        if whole is None and resource in STANDARD:
-            continue  # not lacking where a node does not report it
-        if room.in_use[resource] + amount > (whole or 0):
-            yield "Too many pods" if resource == PODS else f"Insufficient {resource}"
 
 
 def explanation(counted: Mapping[str, int], nodes: int) -> str:
@@ -124,7 +111,7 @@ def explanation(counted: Mapping[str, int], nodes: int) -> str:
 def is_own(pod: Pod) -> bool:
     """Whether the pod waits for a node, and for nobody else to choose one."""
     scheduler = given(pod, "schedulerName") or OWN_SCHEDULER
-    over = pod.metadata.deletionTimestamp or pod.status.phase in FINAL_PHASES
+    over = pod.metadata.deletionTimestamp or pod.status.phase in podspec.FINAL_PHASES
     waits = not (over or pod.spec.nodeName or given(pod, "schedulingGates"))
     return waits and scheduler == OWN_SCHEDULER
 

@@ -130,10 +130,11 @@ class MarkPodNotReady:
 
 @dataclass(frozen=True, slots=True)
 class MarkPodUnscheduled:
-    """Say by condition and event that the node which the pod was given does not exist."""
+    """Say by event and condition why the pod has no node that it can run on."""
 
     pod: Pod
     message: str
+    reason: str = "NodeNotFound"
 
 
 @dataclass(frozen=True, slots=True)

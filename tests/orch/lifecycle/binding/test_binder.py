@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from orch.client.events import EventRecorder
 from orch.client.informer import Informer
 from orch.client.transport import TransportError
 from orch.component.process import loops
+from orch.lifecycle.apply import Applier
 from orch.lifecycle.binding import binder as module
 from orch.lifecycle.binding import placement
 from orch.lifecycle.binding.binder import Binder
@@ -60,11 +61,10 @@ class World:
         self.tasks.append(loops.spawn(events.run(), name="events"))
         binder = Binder(
             self.api,
-            events,
+            Applier(self.api, events, self.metrics, now=now),
             self.metrics.binding,
-            lambda: Cluster(nodes.objects(), pods.objects()),
+            lambda: Cluster(dict(nodes.objects()), dict(pods.objects())),
             changed=changed,
-            now=now,
         )
         term = loops.spawn(binder.run(), name="binder")
         self.tasks.append(term)
@@ -307,10 +307,12 @@ class Crowd:
 
     def binder(self) -> Binder:
         events = EventRecorder(None, placement.OWN_SCHEDULER)
-        cluster = Cluster(self.nodes, self.pods)
-        binding = LifecycleMetrics().binding
-        client: Any = self
-        return Binder(client, events, binding, lambda: cluster, changed=self.changed, now=now)
+        metrics, client = LifecycleMetrics(), cast("Any", self)
+        applier = Applier(client, events, metrics, now=now)
+        return Binder(client, applier, metrics.binding, self.cluster, changed=self.changed)
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.nodes, dict(self.pods))
 
 
 @pytest.mark.slow
@@ -341,21 +343,25 @@ async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting_and_block_
 async def test_a_defect_about_one_pod_ends_no_term_and_keeps_no_other_waiting(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actual = placement.demand
-
-    def demand(pod: Pod) -> placement.Demand:
-        if pod.metadata.name.startswith("odd"):
-            raise TypeError("'int' object is not iterable")
-        return actual(pod)
-
-    monkeypatch.setattr(placement, "demand", demand)
+    for step in ("demand", "place"):
+        monkeypatch.setattr(placement, step, failing(getattr(placement, step), f"odd-{step}"))
     await world.api.create(node("n1"))
-    await world.api.create(pod("odd"))
-    await world.api.create(pod("odd-too", nodeName="n1"))
+    await world.api.create(pod("odd-demand"))
+    await world.api.create(pod("odd-place"))
+    await world.api.create(pod("odd-demand-too", nodeName="n1"))
     term = await world.lead()
-    for name in ("odd", "odd-too"):
+    for name in ("odd-demand", "odd-place", "odd-demand-too"):
         await until(lambda name=name: f"pod default/{name} cannot be weighed" in caplog.text)
     await world.api.create(pod("next"))
     await until(lambda: world.nodes_of()["next"])
     assert not term.done()
-    assert world.nodes_of()["odd"] == ""
+    assert world.nodes_of()["odd-demand"] == world.nodes_of()["odd-place"] == ""
+
+
+def failing(do: Callable[..., Any], of: str) -> Callable[..., Any]:
+    def tried(pod: Pod, *more: Any) -> Any:
+        if pod.metadata.name.startswith(of):
+            raise TypeError("'int' object is not iterable")
+        return do(pod, *more)
+
+    return tried

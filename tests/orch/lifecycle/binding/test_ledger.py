@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from orch.lifecycle.binding import placement
 from orch.lifecycle.binding.ledger import Cluster, Ledger
-from orch.lifecycle.binding.placement import Room
+from orch.lifecycle.binding.placement import Demand, Room
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod, PodSpec
@@ -40,7 +41,7 @@ def look(ledger: Ledger, *pods: Pod, now_s: float = 0.0) -> dict[str, Room]:
 def order(*pods: Pod, ledger: Ledger | None = None, now_s: float = 100.0) -> list[str]:
     ledger = ledger or Ledger()
     look(ledger, *pods)
-    return [one.key for one in ledger.due(now_s)]
+    return [entry.pod.key for entry in ledger.due(now_s)]
 
 
 def pause_s(ledger: Ledger, now_s: float) -> int | None:
@@ -50,7 +51,7 @@ def pause_s(ledger: Ledger, now_s: float) -> int | None:
 
 def test_the_highest_priority_comes_first_and_none_is_zero() -> None:
     assert order(pod("a/x"), pod("b/y", 10), pod("c/z", -1), pod("d/w", 0), pod("a/v", 10)) == [
-        "a/v", "b/y", "d/w", "a/x", "c/z",
+        "b/y", "a/v", "a/x", "d/w", "c/z",
     ]  # fmt: skip
 
 
@@ -69,8 +70,8 @@ def test_in_a_namespace_the_longest_due_come_first_then_the_oldest() -> None:
     )
     ledger = Ledger()
     look(ledger, tried, long_ago)
-    ledger.failed(tried, 60.0)
-    ledger.failed(long_ago, 50.0)
+    ledger.failed(ledger.waiting[tried.key], 60.0)
+    ledger.failed(ledger.waiting[long_ago.key], 50.0)
 
     found = order(tried, pod("a/new"), old, long_ago, ledger=ledger)
     assert found == ["a/old", "a/new", "a/long-ago", "a/tried"]
@@ -82,7 +83,7 @@ def test_a_pod_is_tried_again_after_growing_pauses() -> None:
     assert pause_s(ledger, 100.0) == 0
     pauses = []
     for _ in range(9):
-        ledger.failed(one, 100.0)
+        ledger.failed(ledger.waiting["a/x"], 100.0)
         pauses.append(pause_s(ledger, 100.0))
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
@@ -90,13 +91,13 @@ def test_a_pod_is_tried_again_after_growing_pauses() -> None:
 def test_a_pod_whose_spec_has_changed_or_that_is_another_is_tried_at_once() -> None:
     ledger, one = Ledger(), pod("a/x", generation=1)
     look(ledger, one)
-    ledger.failed(one, 100.0)
+    ledger.failed(ledger.waiting["a/x"], 100.0)
     look(ledger, pod("a/x", generation=1))
     assert pause_s(ledger, 100.0) == 1, "its status has"
     look(ledger, pod("a/x", generation=2))
     assert pause_s(ledger, 100.0) == 0
 
-    ledger.failed(pod("a/x", generation=2), 100.0)
+    ledger.failed(ledger.waiting["a/x"], 100.0)
     look(ledger, pod("a/x", generation=2, uid="another"))
     assert pause_s(ledger, 100.0) == 0
 
@@ -104,7 +105,7 @@ def test_a_pod_whose_spec_has_changed_or_that_is_another_is_tried_at_once() -> N
 def test_those_that_wait_no_longer_are_forgotten() -> None:
     ledger, one = Ledger(), pod("a/x")
     look(ledger, one)
-    ledger.failed(one, 100.0)
+    ledger.failed(ledger.waiting["a/x"], 100.0)
     look(ledger)
     assert pause_s(ledger, 100.0) is None
     look(ledger, pod("a/x"))
@@ -113,18 +114,41 @@ def test_those_that_wait_no_longer_are_forgotten() -> None:
 
 def test_a_pod_on_its_way_counts_until_it_is_there_or_too_long_on_its_way() -> None:
     ledger, one = Ledger(), pod("a/x")
-    wanted = {"cpu": 500}
     look(ledger, one)
-    ledger.assume(one, "n1", wanted, 160.0)
-    assert look(ledger, one, now_s=159.0)["n1"].in_use == {"cpu": 500}
+    ledger.assume(ledger.waiting["a/x"], "n1", 160.0)
+    assert look(ledger, one, now_s=159.0)["n1"].in_use == {"pods": 1000}
     assert not ledger.waiting
     assert look(ledger, one, now_s=160.0)["n1"].in_use == {}
     assert [*ledger.waiting] == ["a/x"]
 
-    ledger.assume(one, "n1", wanted, 260.0)
+    ledger.assume(ledger.waiting["a/x"], "n1", 260.0)
     rooms = look(ledger, running("a/x", "n2", cpu="250m"), now_s=300.0)
     assert rooms["n1"].in_use == {}
     assert rooms["n2"].in_use == {"cpu": 250, "pods": 1000}
+
+
+def test_a_pod_is_weighed_when_its_spec_has_changed_and_not_at_every_look() -> None:
+    weighed = list[str]()
+
+    def weigh(one: Pod) -> Demand:
+        weighed.append(one.key)
+        return placement.demand(one)
+
+    ledger, one, other = Ledger(weigh), pod("a/x", generation=1), running("a/y", "n1")
+    for _ in range(3):
+        look(ledger, one, other)
+        ledger.failed(ledger.waiting["a/x"], 100.0)
+    look(ledger, pod("a/x", generation=1), other)
+    assert weighed == ["a/x", "a/y"]
+    look(ledger, pod("a/x", generation=2), other)
+    assert weighed == ["a/x", "a/y", "a/x"]
+
+
+def test_a_pod_that_cannot_be_weighed_neither_waits_nor_counts() -> None:
+    ledger = Ledger(lambda _one: {})
+    rooms = look(ledger, pod("a/x"), running("a/y", "n1"))
+    assert not ledger.waiting
+    assert rooms["n1"].in_use == {}
 
 
 @pytest.mark.parametrize("seed", range(20))
