@@ -294,10 +294,20 @@ def cpu_pressure(machine: BootedMachine) -> list[float]:
     assert expression is not None
     now_s = time.time()
     query = {"query": expression[1], "start": now_s - 120, "end": now_s, "step": 5}
-    url = f"http://127.0.0.1:9090/api/v1/query_range?{urlencode(query)}"
-    answer = json.loads(machine.check("python3", "-c", FETCH, url))
-    found = [one for one in answer["data"]["result"] if one["metric"].get("id") == "/"]
+    answer = from_prometheus(machine, f"query_range?{urlencode(query)}")
+    found = [one for one in answer["result"] if one["metric"].get("id") == "/"]
     return [float(value) for one in found for _, value in one["values"]]
+
+
+def from_prometheus(machine: BootedMachine, path: str) -> dict[str, Any]:
+    url = f"http://127.0.0.1:9090/api/v1/{path}"
+    return dict(json.loads(machine.check("python3", "-c", FETCH, url))["data"])
+
+
+def not_up(machine: BootedMachine) -> dict[str, str]:
+    """The jobs that Prometheus cannot scrape, with its errors."""
+    targets = from_prometheus(machine, "targets?state=active")["activeTargets"]
+    return {one["labels"]["job"]: one["lastError"] for one in targets if one["health"] != "up"}
 
 
 def test_the_page_s_commands_lead_from_a_bare_system_to_a_graph_of_its_pressure(
@@ -323,6 +333,9 @@ def test_the_page_s_commands_lead_from_a_bare_system_to_a_graph_of_its_pressure(
         assert time.monotonic() < until_s, machine.journal("prometheus.service")
         time.sleep(1)
     took_s = time.monotonic() - began_s
+    alerts = from_prometheus(machine, "rules?type=alert")["groups"]
+    assert "LeaderMissing" in {rule["name"] for group in alerts for rule in group["rules"]}
+    until(lambda: not_up(machine) == {}, lambda: str(not_up(machine)))
     print(f"{len(lines)} commands, {took_s:.0f} s; waiting for a processor: {points[-1]:.1%}")
     assert took_s <= 300
     fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/graph').status)"

@@ -19,6 +19,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orch.wire.names import VERSION
 from tests.nodeagent.commands.test_reset_real import until
@@ -131,6 +132,22 @@ def test_every_package_has_its_programs_pages_and_units(made: dict[str, Path]) -
         holder = agent if unit.name.startswith("nodeagent") else server
         assert f"./usr/lib/systemd/system/{unit.name}" in holder
     assert not any("/orch/ctl" in name or "/orch/server" in name for name in agent)
+
+
+@needs_dpkg
+def test_the_packaged_prometheus_has_the_alerts_and_scrapes_what_they_ask(
+    made: dict[str, Path], tmp_path: Path
+) -> None:
+    subprocess.run(["dpkg-deb", "-x", made["orch-server"], tmp_path], check=True)
+    place = tmp_path / "usr/share/doc/orch-server/examples/prometheus/prometheus"
+    packaged = yaml.safe_load((place / "orch.yml").read_text())
+    deployed = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())
+    jobs = {job["job_name"] for job in packaged["scrape_configs"]}
+    assert jobs == {job["job_name"] for job in deployed["scrape_configs"]}
+    rules = [path for pattern in packaged["rule_files"] for path in place.glob(pattern)]
+    assert sorted(path.read_bytes() for path in rules) == sorted(
+        path.read_bytes() for path in (ROOT / "deploy/mixin").glob("*.yaml")
+    )
 
 
 @needs_dpkg

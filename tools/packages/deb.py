@@ -43,8 +43,8 @@ _MODES = {
     "etc/nodeagent/manifests": 0o700,
     "etc/nodeagent/config.yaml": 0o600,
 }
-# Of each package: the file below packaging/files, and where it lies. The example of Prometheus is
-# laid out as it is to be copied into /etc.
+# Of each package: the file as seen from packaging/files, and where it lies. The example of
+# Prometheus is laid out as it is to be copied into /etc.
 _PROMETHEUS = "usr/share/doc/orch-server/examples/prometheus"
 _ADDED = {
     "nodeagent": {
@@ -56,6 +56,8 @@ _ADDED = {
         "etcd.conf": "usr/share/doc/orch-server/examples/etcd.conf",
         "prometheus.yml": f"{_PROMETHEUS}/prometheus/orch.yml",
         "prometheus.conf": f"{_PROMETHEUS}/systemd/system/prometheus.service.d/orch.conf",
+        "../../deploy/mixin/alerts.yaml": f"{_PROMETHEUS}/prometheus/orch-rules/alerts.yaml",
+        "../../deploy/mixin/rules.yaml": f"{_PROMETHEUS}/prometheus/orch-rules/rules.yaml",
     },
 }
 # Files that the programs make in /etc, removed with the package's configuration.
