@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -155,6 +156,54 @@ async def test_commits_are_synced_in_full(path: Path, monkeypatch) -> None:
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     medium.close()
+
+
+async def test_a_commit_of_many_changes_is_few_statements(path: Path, monkeypatch) -> None:
+    """After each the writer waits for the event loop to let it compute again."""
+    connect, statements = sqlite3.connect, list[str]()
+
+    def traced(*arguments, **options) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    storage = SqliteStorage(path)
+    await storage.open()
+    made = await asyncio.gather(*(storage.create(f"/pods/a/{n}", b"1") for n in range(1000)))
+    assert len(statements) < 100, len(statements)
+    statements.clear()
+    await asyncio.gather(
+        *(storage.update(one.key, b"2", one.revision) for one in made[:500]),
+        *(storage.delete(one.key) for one in made[500:]),
+    )
+    assert len(statements) < 100, len(statements)
+    await storage.close()
+
+    await storage.open()
+    assert [(one.key, one.data) for one in storage.list("/pods/").items] == sorted(
+        (one.key, b"2") for one in made[:500]
+    )
+    await storage.close()
+
+
+async def test_of_changes_to_one_object_in_one_commit_the_last_one_stays(path: Path) -> None:
+    storage = SqliteStorage(path)
+    await storage.open()
+    await asyncio.gather(
+        storage.create("/pods/a/changed", b"1"),
+        storage.update("/pods/a/changed", b"2", 1),
+        storage.create("/pods/a/deleted", b"1"),
+        storage.delete("/pods/a/deleted"),
+        storage.create("/pods/a/again", b"1"),
+        storage.delete("/pods/a/again"),
+        storage.create("/pods/a/again", b"3"),
+    )
+    await storage.close()
+    await storage.open()
+    found = {one.key: (one.revision, one.data) for one in storage.list("/pods/").items}
+    assert found == {"/pods/a/changed": (2, b"2"), "/pods/a/again": (7, b"3")}
+    await storage.close()
 
 
 @contextlib.contextmanager
