@@ -20,7 +20,7 @@ WAITING := $(wildcard tests/nodeagent/test_*.py) $(patsubst %/conftest.py,%,$(RE
 OTHERS := $(filter-out $(IN_PARTS),$(patsubst %/,%,$(wildcard tests/test_*.py tests/*/)))
 export RUN_DIR
 
-.PHONY: run test test-quick $(QUICK) $(PLAIN) waiting check bench soak deb rpm venv lock clean
+.PHONY: run test test-quick $(QUICK) plain $(PLAIN) waiting check bench soak deb rpm venv lock clean
 
 run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
@@ -31,7 +31,7 @@ run: $(VENV)/.run-ready
 
 # Tests that measure time come last, by themselves.
 test:
-	$(MAKE) --no-print-directory --keep-going --jobs=4 waiting check $(PLAIN)
+	$(MAKE) --no-print-directory --keep-going --jobs=4 waiting check plain
 	$(PYTEST) -m alone tests/attacks tests/e2e/test_join.py tests/e2e/test_resize.py
 
 waiting: $(VENV)/.test-ready
@@ -43,7 +43,11 @@ waiting: $(VENV)/.test-ready
 %-pods: TESTS := tests/nodeagent/pods
 %-nodeagent: TESTS := tests/nodeagent --ignore=tests/nodeagent/pods
 
-# What it prints is shown when it has ended: several run at once.
+# Two at a time, whatever else runs.
+plain: $(VENV)/.dev-ready
+	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 $(PLAIN)
+
+# What it prints is shown when it has ended.
 $(PLAIN): $(VENV)/.dev-ready
 	@$(PYTEST) $(TESTS) $(addprefix --ignore=,$(WAITING)) >$(VENV)/$@ || { cat $(VENV)/$@; exit 1; }
 	@echo "$@: $$(tail -n 1 $(VENV)/$@)"
