@@ -87,8 +87,9 @@ class RequestFilter:
             return response
         finally:
             # Not aiohttp's `content_type`, whose parser is quadratic: 8 kB took a second.
-            sent = request.headers.get("Content-Type", "") if info.verb == "patch" else ""
-            applies = media.parse_media(sent).type == media.APPLY_PATCH
+            applies = info.verb == "patch" and (
+                media.parse_media(request.headers.get("Content-Type", "")).type == media.APPLY_PATCH
+            )
             self.metrics.observe(
                 replace(info, verb="apply") if applies else info,
                 dry_run="dryRun" in request.query,
