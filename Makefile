@@ -43,12 +43,12 @@ waiting: $(VENV)/.test-ready
 %-pods: TESTS := tests/nodeagent/pods
 %-nodeagent: TESTS := tests/nodeagent --ignore=tests/nodeagent/pods
 
-# Two at a time, whatever else runs.
-plain: $(VENV)/.dev-ready
+# Two at a time, whatever else runs. Some of them ask kubectl or promtool.
+plain: $(VENV)/.test-ready
 	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 $(PLAIN)
 
 # What it prints is shown when it has ended.
-$(PLAIN): $(VENV)/.dev-ready
+$(PLAIN): $(VENV)/.test-ready
 	@$(PYTEST) $(TESTS) $(addprefix --ignore=,$(WAITING)) >$(VENV)/$@ || { cat $(VENV)/$@; exit 1; }
 	@echo "$@: $$(tail -n 1 $(VENV)/$@)"
 
