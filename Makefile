@@ -45,7 +45,7 @@ waiting: $(VENV)/.test-ready
 
 # Two at a time, whatever else runs. Some of them ask kubectl or promtool.
 plain: $(VENV)/.test-ready
-	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 $(PLAIN)
+	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" $(PLAIN)
 
 # What it prints is shown when it has ended.
 $(PLAIN): $(VENV)/.test-ready
