@@ -17,7 +17,7 @@ OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webh
 IN_PARTS := tests/fakes tests/nodeagent tests/orch
 REAL := $(shell grep -rlE --include='*.py' 'mark\.real' $(IN_PARTS))
 WAITING := $(wildcard tests/nodeagent/test_*.py) $(patsubst %/conftest.py,%,$(REAL))
-OTHERS := $(filter-out $(IN_PARTS),$(patsubst %/,%,$(wildcard tests/test_*.py tests/*/)))
+OTHERS := $(filter-out $(IN_PARTS),$(patsubst %/,%,$(wildcard tests/test_*.py tests/[a-z]*/)))
 export RUN_DIR
 
 .PHONY: run test test-quick $(QUICK) plain $(PLAIN) waiting check bench soak deb rpm venv lock clean

@@ -283,13 +283,15 @@ class _Taken:
 
     def __init__(self) -> None:
         self._levels: dict[tuple[str, str], tuple[float, float]] = {}  # and when that was
+        self._most = _REMEMBERED  # until those that are empty again are let go
 
     def take(self, who: tuple[str, str], part: float) -> bool:
         """Whether that is left; then it is taken."""
         now_s = asyncio.get_running_loop().time()
-        if len(self._levels) >= _REMEMBERED:
+        if len(self._levels) >= self._most:
             self._levels = {one: level for one, level in self._levels.items()
                             if _left(level, now_s) > 0}  # fmt: skip
+            self._most = max(_REMEMBERED, 2 * len(self._levels))  # seldom, however many there are
         level = _left(self._levels.get(who, (0.0, now_s)), now_s) + part
         if level > 1:
             return False
