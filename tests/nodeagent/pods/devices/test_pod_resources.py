@@ -138,4 +138,4 @@ async def test_who_asks_too_often_is_refused(asked: Asked) -> None:
 
 async def test_only_the_agents_own_user_may_ask(asked: Asked) -> None:
     assert stat.S_IMODE(asked.socket.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(asked.socket.stat().st_mode) == 0o600
+    await until(lambda: stat.S_IMODE(asked.socket.stat().st_mode) == 0o600)  # once it is served

@@ -154,7 +154,8 @@ async def test_another_agent_clears_old_sockets_and_plugins_come_back(served: Se
 
 async def test_only_the_agents_own_user_may_register(served: Served) -> None:
     assert stat.S_IMODE(served.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((served.folder / "kubelet.sock").stat().st_mode) == 0o600
+    socket_file = served.folder / "kubelet.sock"
+    await until(lambda: stat.S_IMODE(socket_file.stat().st_mode) == 0o600)  # once it is served
 
 
 async def test_a_folder_with_a_long_path_serves_as_well(tmp_path: Path) -> None:
