@@ -6,6 +6,7 @@ itself, to prepare or to look, is the test's own affair.
 
 from __future__ import annotations
 
+import asyncio.events
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ ALLOWED = (
 _ROOT = Path(__file__).parent.parent
 PRODUCT_ROOTS = tuple(f"{_ROOT / name}/" for name in PRODUCT)
 _TESTS_ROOT = f"{_ROOT / 'tests'}/"
+_LOOP = asyncio.events.__file__  # where every callback is called
 _awake = False
 
 
@@ -54,19 +56,21 @@ def detected() -> Iterator[None]:
 
 def _asleep_or(allowed: Callable[..., bool]) -> Callable[..., bool]:
     def predicate(*args: Any, **kwargs: Any) -> bool:
-        return not _awake or allowed(*args, **kwargs) or called_by_test(sys._getframe(1))
+        return not _awake or allowed(*args, **kwargs) or is_affair_of_tests(sys._getframe(1))
 
     return predicate
 
 
-def called_by_test(frame: FrameType | None) -> bool:
-    """Whether the outermost product code on the stack is a function that a test calls."""
+def is_affair_of_tests(frame: FrameType | None) -> bool:
+    """Whether the outermost product code of what the loop runs, if any, is called by a test.
+
+    And is a plain function. Each call that may block is looked at: what is below the loop is not.
+    """
     entry = None
-    while frame is not None:
-        file = frame.f_code.co_filename
+    while frame is not None and (file := frame.f_code.co_filename) != _LOOP:
         if file.startswith(PRODUCT_ROOTS):
             entry = frame
         elif entry is not None and file.startswith(_TESTS_ROOT):
             return not entry.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
         frame = frame.f_back
-    return False
+    return entry is None
