@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nodeagent.pods.decide import admission, preemption
+from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.observed import ObservedPod
@@ -310,13 +310,13 @@ class PodWorkers:
     def _makes_room(self, pod: Pod, node: Node, others: Sequence[Pod]) -> bool:
         """Whether other pods end for a critical one, which waits until they have."""
         staying = [other for other in others if other.metadata.uid not in self._preempted]
-        victims = preemption.victims(pod, node, staying)
+        victims = admission.victims(pod, node, staying)
         ended = {victim.metadata.uid or "" for victim in victims}
         left = [other for other in staying if other.metadata.uid not in ended]
         if self._refusal(pod, node, left):
             return False
         for victim in victims:
-            self.end(victim.metadata.uid or "", preemption.ending_of(victim))
+            self.end(victim.metadata.uid or "", admission.preempted(victim))
         self._preempted |= ended
         self._recheck_s = _RECHECK_SOON_S
         return True
