@@ -224,8 +224,7 @@ class PodWorkers:
         """The pods with what this node has granted them; a resize waits for the node, too."""
         node = self._node(True)
         allocatable = node.status.allocatable or {} if node else None
-        in_use = self._unfinished()
-        return await self._services.allocations.settle(desired, in_use, allocatable)
+        return await self._services.allocations.settle(desired, self._unfinished(), allocatable)
 
     async def _assign_all(self, pods: Sequence[Pod]) -> None:
         """Others of the loop have their turn in between: thousands of pods may be new at once."""
@@ -272,7 +271,7 @@ class PodWorkers:
             return False  # until settled, the pod may turn out to be running already
         if pod.status.phase in FINAL_PHASES:
             return True
-        if not self._registry.view(uid).empty:
+        if not self._registry.has_nothing(uid):
             self._services.allocations.grant(pod, runs=True)
             return True  # it was admitted before
         refusal, devices = self._closed, self._services.devices
@@ -322,7 +321,9 @@ class PodWorkers:
         return True
 
     def _unfinished(self) -> list[Pod]:
-        return [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
+        """The pods that use the node's resources."""
+        ended = self._registry.has_ended
+        return [w.pod for uid, w in self._workers.items() if w.pod and not ended(uid)]
 
     async def _remove_orphans(self, wanted: set[str], live: set[str]) -> None:
         """Remove what the runtime holds of pods that no source wants; the disk, of those that are
@@ -385,8 +386,7 @@ class PodWorkers:
 
     def _note_end(self, uid: str) -> None:
         """A pod that has ended leaves room for resizes that wait."""
-        status = self._registry.status(uid)
-        if status and status.phase in FINAL_PHASES:
+        if self._registry.has_ended(uid):
             self._changed.set()
 
     def _wake_worker(self, uid: str) -> None:

@@ -247,6 +247,11 @@ class PodRegistry:
     def status(self, uid: str) -> PodStatus | None:
         return self._statuses.get(uid)
 
+    def has_ended(self, uid: str) -> bool:
+        """Whether the pod has its final status; one without a status may still turn out to run."""
+        status = self._statuses.get(uid)
+        return status is not None and status.phase in FINAL_PHASES
+
     def set_status(self, uid: str, status: PodStatus) -> None:
         if status == self._statuses.get(uid):
             return
