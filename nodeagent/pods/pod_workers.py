@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from nodeagent.pods import registry
 from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.sources import source
 from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker import report
 from nodeagent.pods.worker.services import PodServices
@@ -186,11 +186,11 @@ class PodWorkers:
         complete = all(source.ready for source in self._sources)
         listed = [pod for source in self._sources for pod in source.pods()]
         over = {_uid(pod): pod for pod in listed if self._is_over(pod)}
-        wanted = source.merge(pod for pod in listed if pod.metadata.uid not in over)
-        pods = await self._allocated(wanted.pods)
-        for message in set(wanted.refused) - set(self._refused):
+        wanted, refused = registry.first_of_each([p for p in listed if _uid(p) not in over])
+        pods = await self._allocated(wanted)
+        for message in set(refused) - set(self._refused):
             log.error("%s", message)
-        self._refused = wanted.refused
+        self._refused = refused
         self._registry.set_desired(pods, over=over.values(), complete=complete)
         self._update_settings()
         now_s = asyncio.get_running_loop().time()
