@@ -20,7 +20,7 @@ from nodeagent.node.rules.pressure import Observation, PressureState, Threshold
 from nodeagent.node.status_loop import OwnNode
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.decide.phase import FINAL_PHASES, HARD_GRACE_S
+from nodeagent.pods.decide.phase import HARD_GRACE_S
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.stats import summary_disks
@@ -135,9 +135,7 @@ class Evictions:
         found = []
         for pod in self._registry.all_desired():
             uid = pod.metadata.uid or ""
-            status = self._registry.status(uid)
-            finished = status is not None and status.phase in FINAL_PHASES
-            if not finished and self._registry.view(uid).active:
+            if self._registry.view(uid).active and not self._registry.has_ended(uid):
                 found.append(candidate_of(pod, measured.get(uid)))
         return found
 

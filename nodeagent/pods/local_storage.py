@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.samples import FsSample, PodSample, Sample
 from orch.component.process.loops import Periodic
@@ -81,12 +80,12 @@ class LocalStorageEviction:
         limited: dict[str, tuple[Pod, bool]] = {}
         for pod_sample in sample.pods if sample else ():
             uid = pod_sample.target.uid
-            pod, status = self._registry.desired(uid), self._registry.status(uid)
+            pod = self._registry.desired(uid)
             if pod is None:
                 continue
             known = self._limited.get(uid)
             limited[uid] = known if known and known[0] is pod else (pod, has_limit(pod))
-            if not limited[uid][1] or (status is not None and status.phase in FINAL_PHASES):
+            if not limited[uid][1] or self._registry.has_ended(uid):
                 continue
             try:
                 message = excess(pod, pod_sample, self._excessive)

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nodeagent.pods.decide import admission, preemption
+from nodeagent.pods import registry
+from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.sources import source
 from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker import report
 from nodeagent.pods.worker.services import PodServices
@@ -186,11 +186,11 @@ class PodWorkers:
         complete = all(source.ready for source in self._sources)
         listed = [pod for source in self._sources for pod in source.pods()]
         over = {_uid(pod): pod for pod in listed if self._is_over(pod)}
-        wanted = source.merge(pod for pod in listed if pod.metadata.uid not in over)
-        pods = await self._allocated(wanted.pods)
-        for message in set(wanted.refused) - set(self._refused):
+        wanted, refused = registry.first_of_each([p for p in listed if _uid(p) not in over])
+        pods = await self._allocated(wanted)
+        for message in set(refused) - set(self._refused):
             log.error("%s", message)
-        self._refused = wanted.refused
+        self._refused = refused
         self._registry.set_desired(pods, over=over.values(), complete=complete)
         self._update_settings()
         now_s = asyncio.get_running_loop().time()
@@ -224,8 +224,7 @@ class PodWorkers:
         """The pods with what this node has granted them; a resize waits for the node, too."""
         node = self._node(True)
         allocatable = node.status.allocatable or {} if node else None
-        in_use = self._unfinished()
-        return await self._services.allocations.settle(desired, in_use, allocatable)
+        return await self._services.allocations.settle(desired, self._unfinished(), allocatable)
 
     async def _assign_all(self, pods: Sequence[Pod]) -> None:
         """Others of the loop have their turn in between: thousands of pods may be new at once."""
@@ -272,7 +271,7 @@ class PodWorkers:
             return False  # until settled, the pod may turn out to be running already
         if pod.status.phase in FINAL_PHASES:
             return True
-        if not self._registry.view(uid).empty:
+        if not self._registry.has_nothing(uid):
             self._services.allocations.grant(pod, runs=True)
             return True  # it was admitted before
         refusal, devices = self._closed, self._services.devices
@@ -310,19 +309,21 @@ class PodWorkers:
     def _makes_room(self, pod: Pod, node: Node, others: Sequence[Pod]) -> bool:
         """Whether other pods end for a critical one, which waits until they have."""
         staying = [other for other in others if other.metadata.uid not in self._preempted]
-        victims = preemption.victims(pod, node, staying)
+        victims = admission.victims(pod, node, staying)
         ended = {victim.metadata.uid or "" for victim in victims}
         left = [other for other in staying if other.metadata.uid not in ended]
         if self._refusal(pod, node, left):
             return False
         for victim in victims:
-            self.end(victim.metadata.uid or "", preemption.ending_of(victim))
+            self.end(victim.metadata.uid or "", admission.preempted(victim))
         self._preempted |= ended
         self._recheck_s = _RECHECK_SOON_S
         return True
 
     def _unfinished(self) -> list[Pod]:
-        return [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
+        """The pods that use the node's resources."""
+        ended = self._registry.has_ended
+        return [w.pod for uid, w in self._workers.items() if w.pod and not ended(uid)]
 
     async def _remove_orphans(self, wanted: set[str], live: set[str]) -> None:
         """Remove what the runtime holds of pods that no source wants; the disk, of those that are
@@ -385,8 +386,7 @@ class PodWorkers:
 
     def _note_end(self, uid: str) -> None:
         """A pod that has ended leaves room for resizes that wait."""
-        status = self._registry.status(uid)
-        if status and status.phase in FINAL_PHASES:
+        if self._registry.has_ended(uid):
             self._changed.set()
 
     def _wake_worker(self, uid: str) -> None:

@@ -74,6 +74,25 @@ def _path(uid: str, volume: Volume, kind: str, settings: PodSettings) -> str:
     return volume_path(settings.root_dir, uid, kind, volume.name)
 
 
+def first_of_each(listed: Iterable[Pod]) -> tuple[list[Pod], tuple[str, ...]]:
+    """The first pod of every name and of every uid, and messages about those left out."""
+    kept: dict[str, Pod] = {}
+    by_name: dict[str, Pod] = {}
+    refused: list[str] = []
+    for pod in listed:
+        uid = pod.metadata.uid or ""
+        other = by_name.get(pod.key) or kept.get(uid)
+        if other is not None:
+            what = "name" if other.key == pod.key else "uid"
+            refused.append(
+                f"pod {pod.key} ({uid}) is not run: pod {other.key} ({other.metadata.uid}) "
+                f"has the same {what}; give it another"
+            )
+            continue
+        kept[uid] = by_name[pod.key] = pod
+    return [*kept.values()], tuple(refused)
+
+
 Listener = Callable[[str], None]
 
 
@@ -171,8 +190,9 @@ class PodRegistry:
     def set_desired(
         self, pods: Iterable[Pod], *, over: Iterable[Pod] = (), complete: bool = True
     ) -> None:
-        """Replace the whole set; each pod has a uid and a name of its own. `over` are those that
-        have ended and left nothing here: they are shown, and nothing is done about them.
+        """Replace the whole set; each pod has a uid and a name of its own (`first_of_each`). `over`
+        are those that have ended and left nothing here: they are shown, and nothing is done about
+        them.
         """
         self.complete = complete
         self._over = {pod.metadata.uid or "": pod for pod in over}
@@ -246,6 +266,11 @@ class PodRegistry:
 
     def status(self, uid: str) -> PodStatus | None:
         return self._statuses.get(uid)
+
+    def has_ended(self, uid: str) -> bool:
+        """Whether the pod has its final status; one without a status may still turn out to run."""
+        status = self._statuses.get(uid)
+        return status is not None and status.phase in FINAL_PHASES
 
     def set_status(self, uid: str, status: PodStatus) -> None:
         if status == self._statuses.get(uid):

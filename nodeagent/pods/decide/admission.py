@@ -1,21 +1,31 @@
-"""Whether this node can take one more pod; pure.
+"""Whether this node can take one more pod, and who ends so that it can take a critical one; pure.
 
 The checks and texts are the reference agent's (lifecycle/predicate.go). They repeat checks of the
-scheduler, since static pods bypass it and its view may be stale.
+scheduler, since static pods bypass it and its view may be stale. For a critical pod end (as in
+pkg/kubelet/preemption) pods that are not critical, or of a lower priority; as few as possible of
+the best class of service, then of the next; of those that do equally well, the smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nodeagent.pods.decide.phase import EVICTED
+from nodeagent.pods.decide.phase import EVICTED, Ending
 from nodeagent.pods.resize.judging import shortage
-from nodeagent.pods.spec import isolation
+from nodeagent.pods.spec import isolation, spec
 from nodeagent.pods.spec.env import SpecError
 from orch.wire import names, quantity
 from orch.wire.podrules import fit, podspec
-from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, requested, tolerates
+from orch.wire.podrules.podspec import (
+    BEST_EFFORT,
+    BURSTABLE,
+    GUARANTEED,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    requested,
+    tolerates,
+)
 from orch.wire.podrules.resources import HUGE_PAGES, is_extended_name
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
@@ -23,6 +33,8 @@ from orch.wire.records.pods import Pod
 _COUNTED = ("cpu", "memory", "ephemeral-storage")
 _PODS = "pods"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+Amounts = Mapping[str, int]  # by resource, in thousandths
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +140,6 @@ def _amount_problem(
     return None
 
 
-def missing(pod: Pod, node: Node, others: Iterable[Pod]) -> dict[str, int]:
-    """By resource, how much more must be free for the pod, in thousandths."""
-    listed, found = list(others), dict[str, int]()
-    for name in (_PODS, *_COUNTED):
-        room = (node.status.allocatable or {}).get(name)
-        wanted = amount_of(pod, name)
-        if wanted and room is not None:
-            found[name] = wanted + sum(amount_of(other, name) for other in listed)
-            found[name] -= quantity.to_milli(room)
-    return {name: amount for name, amount in found.items() if amount > 0}
-
-
-def amount_of(pod: Pod, resource: str) -> int:
-    """What a pod takes of it, in thousandths."""
-    return 1000 if resource == _PODS else requested(pod, resource)
-
-
 def _out_of(resource: str, wanted: int, used: int, room: int) -> Refusal:
     return Refusal(
         f"OutOf{resource}",
@@ -176,3 +171,76 @@ def _taint_problem(pod: Pod, node: Node) -> Refusal | None:
         return None
     shown = f"{taint.key}: {taint.value or ''}"
     return Refusal("TaintToleration", f"Predicate TaintToleration failed: taint {{{shown}}}")
+
+
+def victims(pod: Pod, node: Node, others: Sequence[Pod]) -> list[Pod]:
+    """The pods to end; none where none would do, or none is needed."""
+    missing = _missing(pod, node, others)
+    by_class: dict[str, list[Pod]] = {BEST_EFFORT: [], BURSTABLE: [], GUARANTEED: []}
+    for other in others:
+        if _yields(other, pod):
+            by_class[podspec.qos_class(other)].append(other)
+    least, middle, best = by_class[BEST_EFFORT], by_class[BURSTABLE], by_class[GUARANTEED]
+    if _left(missing, (*least, *middle, *best)):
+        return []
+    ends = _chosen(best, _left(missing, (*least, *middle)))
+    ends += _chosen(middle, _left(missing, (*least, *ends)))
+    return ends + _chosen(least, _left(missing, ends))
+
+
+def preempted(victim: Pod) -> Ending:
+    """How it ends: with its own grace period."""
+    text = "Preempted in order to admit critical pod"
+    return Ending("Preempting", text, spec.grace_period_s(victim))
+
+
+def _yields(other: Pod, pod: Pod) -> bool:
+    if not podspec.is_critical(other):
+        return True
+    lower = (other.spec.priority, pod.spec.priority)
+    return None not in lower and (other.spec.priority or 0) < (pod.spec.priority or 0)
+
+
+def _missing(pod: Pod, node: Node, others: Iterable[Pod]) -> Amounts:
+    """How much more must be free for the pod."""
+    listed, found = list(others), dict[str, int]()
+    for name in (_PODS, *_COUNTED):
+        room = (node.status.allocatable or {}).get(name)
+        wanted = _amount_of(pod, name)
+        if wanted and room is not None:
+            found[name] = wanted + sum(_amount_of(other, name) for other in listed)
+            found[name] -= quantity.to_milli(room)
+    return {name: amount for name, amount in found.items() if amount > 0}
+
+
+def _amount_of(pod: Pod, resource: str) -> int:
+    """What a pod takes of it, in thousandths."""
+    return 1000 if resource == _PODS else requested(pod, resource)
+
+
+def _left(missing: Amounts, ended: Iterable[Pod]) -> dict[str, int]:
+    """What is still missing without these pods."""
+    pods = list(ended)
+    left = {
+        name: amount - sum(_amount_of(each, name) for each in pods)
+        for name, amount in missing.items()
+    }
+    return {name: amount for name, amount in left.items() if amount > 0}
+
+
+def _chosen(pods: Iterable[Pod], missing: Amounts) -> list[Pod]:
+    """Always the pod next that leaves the least missing."""
+    left, candidates, chosen = dict(missing), list(pods), list[Pod]()
+    while left and candidates:
+        nearest = min(candidates, key=lambda each: _distance(each, left))
+        candidates.remove(nearest)
+        chosen.append(nearest)
+        left = _left(left, (nearest,))
+    return chosen
+
+
+def _distance(pod: Pod, missing: Amounts) -> tuple[float, int, int]:
+    """How much would be missing, each resource counting alike; then the pod's size."""
+    amounts = {name: _amount_of(pod, name) for name in (*missing, "memory", "cpu")}
+    shares = (max(0, amount - amounts[name]) / amount for name, amount in missing.items())
+    return sum(share * share for share in shares), amounts["memory"], amounts["cpu"]

@@ -8,12 +8,10 @@ clock is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from nodeagent.pods.observed import ObservedPod, is_active
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import names
-from orch.wire.podrules.podspec import RESTART_ALL, fitting_rule
+from orch.wire.podrules.podspec import RESTART_ALL, fitting_rule, lasting
 from orch.wire.records.pods import Container, Pod, PodCondition
 
 CONDITION = "AllContainersRestarting"
@@ -26,7 +24,7 @@ def current(pod: Pod, seen: ObservedPod) -> int:
         return 0
     found = (
         _recorded(detail) + _ends_round(container, detail)
-        for container in _restarting(pod)
+        for container in lasting(pod)
         for detail in seen.instances(container.name)
     )
     return max(found, default=0)
@@ -34,7 +32,7 @@ def current(pod: Pod, seen: ObservedPod) -> int:
 
 def former(pod: Pod, seen: ObservedPod, number: int) -> tuple[ContainerDetail, ...]:
     """The latest instances that are of an earlier round."""
-    latest = (seen.latest(container.name) for container in _restarting(pod) if number)
+    latest = (seen.latest(container.name) for container in lasting(pod) if number)
     return tuple(detail for detail in latest if detail and _recorded(detail) < number)
 
 
@@ -47,14 +45,8 @@ def condition(pod: Pod, seen: ObservedPod) -> PodCondition | None:
 
 
 def _has_rule(pod: Pod) -> bool:
-    rules = (rule for c in _restarting(pod) for rule in c.restartPolicyRules or ())
+    rules = (rule for c in lasting(pod) for rule in c.restartPolicyRules or ())
     return any(rule.action == RESTART_ALL for rule in rules)
-
-
-def _restarting(pod: Pod) -> Iterator[Container]:
-    """All but ephemeral ones, which start once."""
-    yield from pod.spec.initContainers or ()
-    yield from pod.spec.containers
 
 
 def _recorded(detail: ContainerDetail) -> int:

@@ -98,16 +98,11 @@ def _count(amount: object) -> int:
     return quantity.to_bytes(amount)  # type: ignore[arg-type]
 
 
-def in_order(pod: Pod) -> list[Container]:
-    """Containers that may have devices, as they are started."""
-    return [*(pod.spec.initContainers or ()), *pod.spec.containers]
-
-
 def reusable(pod: Pod, name: str, resource: str, book: Book) -> frozenset[str]:
     """Devices of the init containers before the container `name` that nothing else uses by then."""
     uid, free = pod.metadata.uid or "", frozenset[str]()
     inits = {c.name for c in pod.spec.initContainers or () if not is_sidecar(c)}
-    for container in in_order(pod):
+    for container in podspec.lasting(pod):
         if container.name == name:
             break
         held = book.of(uid, container.name).get(resource)

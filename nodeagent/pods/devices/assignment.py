@@ -24,6 +24,7 @@ from nodeagent.pods.devices.registration import Registration
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Container, Pod, ResourceHealth, ResourceStatus
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class Devices:
     async def _assign(self, pod: Pod) -> str:
         self.settle()
         try:
-            for container in allocation.in_order(pod):
+            for container in podspec.lasting(pod):
                 for resource, wanted in sorted(allocation.amounts(container).items()):
                     if self.offers(resource):
                         await self._allocate(pod, container, resource, wanted)

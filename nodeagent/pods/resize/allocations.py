@@ -18,17 +18,12 @@ from typing import Any, Protocol
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.resize import changes, judging
 from nodeagent.pods.resize.judging import DEFERRED, Pending, Wish
-from nodeagent.pods.resize.sizes import (
-    SizeGrant,
-    allocated_pod,
-    allocation_of,
-    is_allocated,
-    resizable,
-)
+from nodeagent.pods.resize.sizes import SizeGrant, allocated_pod, is_allocated
 from nodeagent.pods.resize.state_file import StateFile
 from orch.component.process.clock import Now
 from orch.wire import times
-from orch.wire.podrules.podspec import FINAL_PHASES
+from orch.wire.podrules.podspec import FINAL_PHASES, lasting
+from orch.wire.podrules.resources import PARTS, RESIZED
 from orch.wire.records.pods import Pod, ResourceRequirements
 
 log = logging.getLogger(__name__)
@@ -253,7 +248,7 @@ def _since_s(pod: Pod, now: datetime) -> float:
 
 def _operations(pod: Pod, allocation: SizeGrant) -> Iterable[tuple[str, str, str]]:
     """Resource, `requests` or `limits`, and what is asked for, of each container that changes."""
-    for container in resizable(pod):
+    for container in lasting(pod):
         granted = allocation.containers.get(container.name)
         for part in ("requests", "limits"):
             new = getattr(container.resources, part, None) or {}
@@ -270,6 +265,25 @@ def _operation(old: Any, new: Any) -> str:
     if not before or not after:
         return "remove" if before else "add"
     return "increase" if after > before else "decrease"
+
+
+def allocation_of(
+    pod: Pod, *, first: Mapping[str, ResourceRequirements] | None = None
+) -> SizeGrant:
+    """All that the pod desires of cpu and memory: no resize changes the rest, however long."""
+    containers = {c.name: _resized_part(c.resources) for c in lasting(pod)}
+    whole = None if pod.spec.resources is None else _resized_part(pod.spec.resources)
+    return SizeGrant(containers, whole, pod.metadata.generation or 0, first or {})
+
+
+def _resized_part(given: ResourceRequirements | None) -> ResourceRequirements:
+    amounts = {part: getattr(given, part, None) for part in PARTS}
+    kept = {
+        part: {name: amount for name, amount in listed.items() if name in RESIZED}
+        for part, listed in amounts.items()
+        if listed is not None
+    }
+    return ResourceRequirements(**kept)
 
 
 def _written(allocation: SizeGrant) -> dict[str, Any]:

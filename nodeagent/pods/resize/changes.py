@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from nodeagent.pods.actions import Action, ResizePod, StopContainers
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.resize.judging import Pending
-from nodeagent.pods.resize.sizes import InForce, Size, container_size, pod_size, resizable
+from nodeagent.pods.resize.sizes import InForce, Size, container_size, pod_size
 from nodeagent.runtime.base import ContainerDetail
+from orch.wire.podrules.podspec import lasting
 from orch.wire.records.pods import Container, Pod, PodCondition
 
 RESIZE = "pod resize"  # the key of its back-off among those of containers
@@ -52,7 +53,7 @@ def _restarts(policy: object) -> bool:
 
 def changes(pod: Pod, seen: ObservedPod, in_force: InForce) -> Iterator[Change]:
     """The running containers that have another size than is allocated."""
-    for container in resizable(pod):
+    for container in lasting(pod):
         detail = seen.running(container.name)
         if detail is None or detail.container.id in in_force.restarting:
             continue

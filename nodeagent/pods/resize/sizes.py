@@ -7,7 +7,7 @@ knows what is desired. A Size is written on each container that is created from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -83,31 +83,6 @@ class SizeGrant:
     first: Mapping[str, ResourceRequirements] = field(default_factory=dict)
 
 
-def resizable(pod: Pod) -> Iterator[Container]:
-    """All but the ephemeral ones, which have no resources."""
-    yield from pod.spec.initContainers or ()
-    yield from pod.spec.containers
-
-
-def allocation_of(
-    pod: Pod, *, first: Mapping[str, ResourceRequirements] | None = None
-) -> SizeGrant:
-    """All that the pod desires of cpu and memory: no resize changes the rest, however long."""
-    containers = {c.name: _resized_part(c.resources) for c in resizable(pod)}
-    whole = None if pod.spec.resources is None else _resized_part(pod.spec.resources)
-    return SizeGrant(containers, whole, pod.metadata.generation or 0, first or {})
-
-
-def _resized_part(given: ResourceRequirements | None) -> ResourceRequirements:
-    amounts = {part: getattr(given, part, None) for part in PARTS}
-    kept = {
-        part: {name: amount for name, amount in listed.items() if name in RESIZED}
-        for part, listed in amounts.items()
-        if listed is not None
-    }
-    return ResourceRequirements(**kept)
-
-
 def allocated_pod(pod: Pod, allocation: SizeGrant) -> Pod:
     """The pod with its allocated sizes; the very same where it desires no others."""
     if is_allocated(pod, allocation):
@@ -124,7 +99,7 @@ def is_allocated(pod: Pod, allocation: SizeGrant) -> bool:
     """Whether the pod desires what it has; the same amounts in other words are the same."""
     return same_resources(pod.spec.resources, allocation.whole) and all(
         same_resources(container.resources, allocation.containers[container.name])
-        for container in resizable(pod)
+        for container in podspec.lasting(pod)
         if container.name in allocation.containers
     )
 

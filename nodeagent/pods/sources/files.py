@@ -75,19 +75,16 @@ class FileSource:
         full_interval_s: float = FULL_INTERVAL_S,
         now: Now = clock.utc_now,
     ) -> None:
+        self.ready = False
         self._path = Path(path)
         self._node_name = node_name
         self._full_interval_s = full_interval_s
         self._now = now
         self._scanned = _Scan()
-        self._ready = False
+        self._pods: list[Pod] = []  # of the last scan
         self._notified = asyncio.Event()  # by inotify
         self._watch: PathWatch | None = None
         self._problems = OnceLog(log, logging.ERROR)  # by path; of the listing without one
-
-    @property
-    def ready(self) -> bool:
-        return self._ready
 
     @property
     def incomplete(self) -> bool:
@@ -98,7 +95,7 @@ class FileSource:
 
     def pods(self) -> Sequence[Pod]:
         """One pod per valid file, in the order of the file names."""
-        return [file.pod for _, file in sorted(self._scanned.files.items()) if file.pod]
+        return self._pods
 
     async def run(self, changed: Changed) -> None:
         try:
@@ -126,12 +123,13 @@ class FileSource:
 
     async def scan(self) -> bool:
         """Scan once; True when the set of pods changed, and after the first scan."""
-        before = self.pods()
         removed = self._watch.take_removed() if self._watch else frozenset[str]()
         self._scanned = await asyncio.to_thread(self._scan, self._scanned, removed)
-        is_first, self._ready = not self._ready, True
-        after = self.pods()
-        return is_first or len(before) != len(after) or not all(map(operator.is_, before, after))
+        is_first, self.ready = not self.ready, True
+        files = sorted(self._scanned.files.items())
+        before, self._pods = self._pods, [file.pod for _, file in files if file.pod]
+        same = len(before) == len(self._pods) and all(map(operator.is_, before, self._pods))
+        return is_first or not same
 
     def _scan(self, known: _Scan, removed: Collection[str] = ()) -> _Scan:
         watching = self._rewatch()
@@ -170,7 +168,7 @@ class FileSource:
 
     def _must_read(self, file: _File | None, now: _Signature, unread: _Signature | None) -> bool:
         """At the start, after a change has settled, or when the last read failed."""
-        if not self._ready:
+        if not self.ready:
             return True
         if file is not None and file.signature == now:
             return not file.digest

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from orch.client.informer import Informer
@@ -39,33 +38,6 @@ class PodSource(Protocol):
     def incomplete(self) -> bool: ...
     def pods(self) -> Sequence[Pod]: ...
     async def run(self, changed: Changed) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """`refused` are messages about the pods left out."""
-
-    pods: tuple[Pod, ...]
-    refused: tuple[str, ...]
-
-
-def merge(listed: Iterable[Pod]) -> Desired:
-    """Keep the first pod of every name and of every uid."""
-    kept: dict[str, Pod] = {}
-    by_name: dict[str, Pod] = {}
-    refused: list[str] = []
-    for pod in listed:
-        uid = pod.metadata.uid or ""
-        other = by_name.get(pod.key) or kept.get(uid)
-        if other is not None:
-            what = "name" if other.key == pod.key else "uid"
-            refused.append(
-                f"pod {pod.key} ({uid}) is not run: pod {other.key} ({other.metadata.uid}) "
-                f"has the same {what}; give it another"
-            )
-            continue
-        kept[uid] = by_name[pod.key] = pod
-    return Desired(tuple(kept.values()), tuple(refused))
 
 
 class ApiSource:

@@ -89,8 +89,7 @@ def hugepage_bytes(pod: Pod, container: Container, memory: NodeMemory) -> dict[s
 
 def hugepage_bounds(pod: Pod, *, unified: bool) -> dict[str, str]:
     """File → value of the pod's cgroup, for the huge pages that it or its containers ask for."""
-    containers = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    asked = (podspec.pod_level(pod, "limits"), *map(podspec.limits, containers))
+    asked = (podspec.pod_level(pod, "limits"), *map(podspec.limits, podspec.lasting(pod)))
     names = {name for limits in asked for name in limits if name.startswith(HUGE_PAGES)}
     file = "hugetlb.{}.max" if unified else "hugetlb.{}.limit_in_bytes"
     return {
@@ -117,8 +116,7 @@ def volume_page_bytes(pod: Pod, medium: str) -> int:
     kind, _, size = medium.partition("-")
     if kind != _HUGE_MEDIUM or not (size or medium == _HUGE_MEDIUM):
         raise ValueError(f'emptyDir.medium {medium!r} is none of "", Memory, HugePages[-<size>]')
-    containers = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    asked = (podspec.pod_level(pod, "requests"), *map(podspec.requests, containers))
+    asked = (podspec.pod_level(pod, "requests"), *map(podspec.requests, podspec.lasting(pod)))
     names = {name for amounts in asked for name in amounts if name.startswith(HUGE_PAGES)}
     found = {quantity.to_bytes(name.removeprefix(HUGE_PAGES)) for name in names}
     if size:

@@ -284,7 +284,7 @@ def _spare_bytes(pod: Pod) -> int:
     whole = podspec.pod_level(pod, "requests").get("memory")
     if whole is None:
         return 0
-    containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
+    containers = podspec.lasting(pod)
     spare = quantity.to_bytes(whole) - sum(map(_memory_bytes, containers))
     return max(spare, 0) // len(containers)
 

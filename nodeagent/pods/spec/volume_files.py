@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from nodeagent.pods.spec import env, references
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import TOKEN, NotThere, Objects, Reference
-from orch.wire.podrules.podspec import find_container
+from orch.wire.podrules.podspec import find_container, lasting
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
 from orch.wire.records.isolation import PodSecurityContext, SecurityContext
 from orch.wire.records.pods import (
@@ -193,7 +193,7 @@ def only_user(pod: Pod) -> int | None:
     """The user that all its containers run as, ephemeral ones apart; None: several, or not said."""
     default = (pod.spec.securityContext or PodSecurityContext()).runAsUser
     users = set[int | None]()
-    for container in (*(pod.spec.initContainers or ()), *pod.spec.containers):
+    for container in lasting(pod):
         own = (container.securityContext or SecurityContext()).runAsUser
         users.add(default if own is None else own)
     return users.pop() if len(users) == 1 else None

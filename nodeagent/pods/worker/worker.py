@@ -108,12 +108,6 @@ class PodWorker:
         view = self._registry.view(self.uid)
         return f"{view.namespace}/{view.name}" if view.name else self.uid
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the pod still uses the node's resources."""
-        status = self._registry.status(self.uid)
-        return status is None or status.phase not in FINAL_PHASES
-
     def wake(self) -> None:
         """Something about the pod changed: sync it now."""
         self._wake.set()
@@ -136,7 +130,9 @@ class PodWorker:
     def end(self, ending: Ending) -> bool:
         """Fail the pod and stop its containers for good. False when it has ended or will sooner."""
         known = self._ending
-        if not (self.pod and self.is_unfinished) or (known and known.grace_s <= ending.grace_s):
+        if self.pod is None or self._registry.has_ended(self.uid):
+            return False
+        if known and known.grace_s <= ending.grace_s:
             return False
         log.warning("pod %s: %s: %s", self.name, ending.reason, ending.message.strip())
         self._ending = ending
@@ -353,7 +349,7 @@ class PodWorker:
     async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
         """Update files that show the pod's own fields and objects of the API."""
         shown = any(map(volume_files.is_made_of_files, pod.spec.volumes or ()))
-        if not (shown and seen.containers and self.is_unfinished):
+        if not (shown and seen.containers) or self._registry.has_ended(self.uid):
             self._projected, self._refresh_at_s = None, math.inf
             return
         if pod is self._projected and self._now_s() < self._refresh_at_s:

@@ -13,7 +13,7 @@ from typing import Any
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
 from orch.wire.podrules import isolation, lifecycle
-from orch.wire.podrules.podspec import DEFAULT_GRACE_S, PULL_POLICIES
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S, PULL_POLICIES, document_places
 from orch.wire.podrules.references import variable_causes, whole_object_causes
 from orch.wire.podrules.resources import RESIZED, resource_causes
 from orch.wire.validation import (
@@ -45,6 +45,39 @@ class PodFacts:
     system: str = ""  # spec.os.name
 
 
+def pod_facts(spec: Document, volumes: Mapping[str, Document]) -> PodFacts:
+    """The facts of a pod that has these volumes."""
+    grace_s, system = spec.get("terminationGracePeriodSeconds"), raw.value(spec, "os", "name")
+    return PodFacts(
+        volumes=volumes,
+        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
+        restarts=spec.get("restartPolicy") != "Never",
+        system="" if system is None else system,
+        host_users=spec.get("hostUsers") is not False,
+    )
+
+
+def all_causes(spec: Document, pod: PodFacts) -> Iterator[Cause]:
+    """What is wrong with the containers of a new pod, of each list and beside each other."""
+    if not spec.get("containers"):
+        yield causes.required("spec.containers")
+    seen: set[str] = set()
+    for name, rules in (
+        ("containers", _lasting_causes),
+        ("initContainers", _init_causes),
+        ("ephemeralContainers", common_causes),
+    ):
+        if items := spec.get(name):
+            yield from name_causes(items, f"spec.{name}", seen)
+            for path, container in document_places(spec, (name,)):
+                yield from rules(container, path, pod)
+    host_network = bool(spec.get("hostNetwork"))
+    together = document_places(spec, ("containers",))
+    yield from _host_port_causes(together, host_network=host_network)
+    for place in document_places(spec, ("initContainers",)):  # they run one after another
+        yield from _host_port_causes([place], host_network=host_network)
+
+
 def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterator[Cause]:
     """Names must exist, be labels, and differ from those in `seen`, to which they are added."""
     for index, item in enumerate(items):
@@ -59,7 +92,7 @@ def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterato
         seen.add(name)
 
 
-def lasting_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
+def _lasting_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
     """What is wrong with a regular container or a sidecar, except its name."""
     yield from common_causes(container, path, pod)
     if not container.keys().isdisjoint(lifecycle.RESTARTS):
@@ -71,10 +104,10 @@ def lasting_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Ca
             yield from lifecycle.probe_causes(container[name], f"{path}.{name}", name)
 
 
-def init_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
+def _init_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
     """What is wrong with an init container, except its name."""
     if container.get("restartPolicy") == "Always":
-        yield from lasting_causes(container, path, pod)
+        yield from _lasting_causes(container, path, pod)
         if container.get("restartPolicyRules"):
             text = "restartPolicyRules are not allowed for init containers with restart policy"
             yield causes.forbidden(f"{path}.restartPolicyRules", f"{text} Always")
@@ -120,7 +153,7 @@ def image_causes(container: Document, path: str) -> Iterator[Cause]:
         yield causes.invalid_value(f"{path}.image", image, _PADDED)
 
 
-def host_port_causes(
+def _host_port_causes(
     containers: Iterable[tuple[str, Document]], *, host_network: bool
 ) -> Iterator[Cause]:
     """Ports of the host that several of the containers, given with their paths, ask for."""

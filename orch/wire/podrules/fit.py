@@ -75,8 +75,7 @@ def amounts(pod: Pod) -> dict[str, int]:
 
 def has_many_amounts(pod: Pod) -> bool:
     """Whether it asks for so much that adding it up would take long; counts and reads nothing."""
-    containers = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    given = (one.resources for one in containers if one.resources)
+    given = (one.resources for one in podspec.lasting(pod) if one.resources)
     sizes = (len(one.requests or ()) + len(one.limits or ()) for one in given)
     return sum(sizes) + len(pod.spec.overhead or ()) > MAX_AMOUNTS
 

@@ -47,6 +47,11 @@ def all_containers(pod: Pod) -> list[Container]:
     return [container for _, container in places(pod)]
 
 
+def lasting(pod: Pod) -> list[Container]:
+    """All but the ephemeral containers, which start once and ask for no resources."""
+    return [*(pod.spec.initContainers or ()), *pod.spec.containers]
+
+
 def places(pod: Pod) -> Iterator[tuple[str, Container]]:
     """Each container with its path (`spec.containers[0]`), in the order of LISTS."""
     for name in LISTS:
@@ -178,8 +183,7 @@ def pod_level(pod: Pod, part: str) -> Mapping[str, Any]:
     given: Mapping[str, Any] = (resources and getattr(resources, part)) or {}
     if part == "limits" or not (most := resources and resources.limits):
         return given
-    lasting = [*pod.spec.containers, *(pod.spec.initContainers or ())]
-    spread = {name for container in lasting for name in requests(container)}
+    spread = {name for container in lasting(pod) for name in requests(container)}
     return {**{name: amount for name, amount in most.items() if name not in spread}, **given}
 
 
@@ -209,8 +213,7 @@ def _pod_level_request(pod: Pod, resource: str) -> Any:
     given, most = (resources and resources.requests) or {}, (resources and resources.limits) or {}
     if resource in given or resource not in most:
         return given.get(resource)
-    lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    spread = any(request(container, resource) is not None for container in lasting)
+    spread = any(request(container, resource) is not None for container in lasting(pod))
     return None if spread else most[resource]
 
 
@@ -219,8 +222,7 @@ def limited(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_mi
     whole = pod_level(pod, "limits")
     if resource in whole:
         return read(whole[resource]) + _overhead(pod, resource, read)
-    lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
-    if any(resource not in limits(container) for container in lasting):
+    if any(resource not in limits(container) for container in lasting(pod)):
         return None
     parts = _at_once(pod, lambda container: read(limits(container)[resource]))
     return parts + _overhead(pod, resource, read)
@@ -263,8 +265,7 @@ def qos_class(pod: Pod) -> str:
     if pod.spec.resources is not None:
         amounts = [tuple(_counted(pod_level(pod, part)) for part in ("requests", "limits"))]
     else:
-        containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
-        amounts = [(_counted(requests(c)), _counted(limits(c))) for c in containers]
+        amounts = [(_counted(requests(c)), _counted(limits(c))) for c in lasting(pod)]
     if not any(wanted or limited for wanted, limited in amounts):
         return BEST_EFFORT
     if all(

@@ -14,10 +14,10 @@ import orjson
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
-from orch.wire.podrules.containers import common_causes, image_causes, name_causes
+from orch.wire.podrules.containers import common_causes, image_causes, name_causes, pod_facts
 from orch.wire.podrules.placement import affinity_causes, label_causes, toleration_causes
 from orch.wire.podrules.podspec import LASTING, document_places
-from orch.wire.podrules.validation import INT32_MAX, is_within, pod_facts
+from orch.wire.podrules.validation import INT32_MAX, is_within
 
 Document = dict[str, Any]
 

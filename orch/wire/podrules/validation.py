@@ -13,10 +13,9 @@ from typing import Any
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
-from orch.wire.podrules import containers, isolation
-from orch.wire.podrules.containers import PodFacts
+from orch.wire.podrules import isolation
+from orch.wire.podrules.containers import all_causes, pod_facts
 from orch.wire.podrules.placement import placement_causes
-from orch.wire.podrules.podspec import DEFAULT_GRACE_S, document_places
 from orch.wire.podrules.resources import pod_level_causes, resource_causes
 from orch.wire.podrules.volumes import volume_causes
 from orch.wire.validation import (
@@ -67,14 +66,14 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
     valid: dict[str, Document] = {}
     if volumes := spec.get("volumes"):
         yield from volume_causes(volumes, valid)
-    yield from _container_causes(spec, pod_facts(spec, valid))
+    facts = pod_facts(spec, valid)
+    yield from all_causes(spec, facts)
     if spec.get("resources"):
         yield from pod_level_causes(spec)
     for name, choices in _CHOICES.items():
         yield from causes.unless_one_of(spec, name, choices, "spec")
-    system = raw.value(spec, "os", "name")
-    if system not in (None, "", "linux"):  # pod security asks less of pods for Windows
-        yield causes.not_supported("spec.os.name", system, ("linux",))
+    if facts.system not in ("", "linux"):  # pod security asks less of pods for Windows
+        yield causes.not_supported("spec.os.name", facts.system, ("linux",))
     yield from placement_causes(spec)
     yield from isolation.pod_causes(spec)
     for name, problems in _NAMES.items():
@@ -89,38 +88,6 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
         yield causes.invalid_value("spec.activeDeadlineSeconds", deadline, text)
     if spec.get("dnsPolicy") == "None" or not spec.keys().isdisjoint(_RARE):
         yield from _rare_causes(spec)
-
-
-def pod_facts(spec: Document, volumes: Mapping[str, Document]) -> PodFacts:
-    """What its containers may refer to."""
-    grace_s = spec.get("terminationGracePeriodSeconds")
-    return PodFacts(
-        volumes=volumes,
-        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
-        restarts=spec.get("restartPolicy") != "Never",
-        system=raw.value(spec, "os", "name") or "",
-        host_users=spec.get("hostUsers") is not False,
-    )
-
-
-def _container_causes(spec: Document, facts: PodFacts) -> Iterator[Cause]:
-    if not spec.get("containers"):
-        yield causes.required("spec.containers")
-    seen: set[str] = set()
-    for name, rules in (
-        ("containers", containers.lasting_causes),
-        ("initContainers", containers.init_causes),
-        ("ephemeralContainers", containers.common_causes),
-    ):
-        if items := spec.get(name):
-            yield from containers.name_causes(items, f"spec.{name}", seen)
-            for path, container in document_places(spec, (name,)):
-                yield from rules(container, path, facts)
-    host_network = bool(spec.get("hostNetwork"))
-    together = document_places(spec, ("containers",))
-    yield from containers.host_port_causes(together, host_network=host_network)
-    for place in document_places(spec, ("initContainers",)):  # they run one after another
-        yield from containers.host_port_causes([place], host_network=host_network)
 
 
 def _rare_causes(spec: Document) -> Iterator[Cause]:

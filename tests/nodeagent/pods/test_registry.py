@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.registry import PodRegistry, first_of_each
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerState
+from orch.wire.records.pods import Pod, PodStatus
 from tests.fakes.pods import UID, exited, instance, pod, seen
 from tests.fakes.podworld import PodWorld
 
@@ -42,3 +43,25 @@ def test_which_pods_live_is_unknown_until_every_source_was_read() -> None:
     assert registry.live_uids() is None
     registry.set_desired([pod()])
     assert registry.live_uids() == {UID}
+
+
+def test_a_pod_has_ended_once_its_status_is_final() -> None:
+    registry = PodRegistry(PodSettings("n1", "/root-dir", "/logs"))
+    registry.set_desired([pod()])
+    assert not registry.has_ended(UID)
+    for phase, ended in (("Pending", False), ("Running", False), ("Failed", True)):
+        registry.set_status(UID, PodStatus(phase=phase))
+        assert registry.has_ended(UID) is ended
+
+
+def one(name: str, uid: str) -> Pod:
+    return pod(metadata={"name": name, "uid": uid})
+
+
+def test_the_first_pod_of_a_name_and_of_a_uid_counts() -> None:
+    first, namesake, twin, other = one("a", "1"), one("a", "2"), one("b", "1"), one("b", "2")
+    kept, refused = first_of_each([first, namesake, twin, other])
+    assert kept == [first, other]
+    assert [text.partition("; ")[0].rpartition(" the same ")[2] for text in refused] == [
+        "name", "uid",
+    ]  # fmt: skip

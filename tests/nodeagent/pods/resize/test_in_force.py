@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.pods.resize.allocations import allocation_of
 from nodeagent.pods.resize.in_force import SizesInForce
-from nodeagent.pods.resize.sizes import Size, allocation_of
+from nodeagent.pods.resize.sizes import Size
 from nodeagent.pods.resize.state_file import StateFile
 from orch.component.process.daemon import SetupError
 from orch.wire import names

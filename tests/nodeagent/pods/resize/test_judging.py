@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.resize import judging, sizes
+from nodeagent.pods.resize import judging
+from nodeagent.pods.resize.allocations import allocation_of
 from nodeagent.pods.resize.judging import Pending, Wish
 from tests.fakes.pods import container_data, pod
 
@@ -23,7 +24,7 @@ def wish(
         metadata = {"uid": uid, "generation": 2}
         return pod(container, metadata=metadata, priority=priority)
 
-    return Wish(made(wants), sizes.allocation_of(made(has)), since_s)
+    return Wish(made(wants), allocation_of(made(has)), since_s)
 
 
 def granted(*wishes: Wish, used_milli: int) -> list[str]:

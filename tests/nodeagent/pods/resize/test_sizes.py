@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.pods.resize import sizes
+from nodeagent.pods.resize.allocations import allocation_of
 from nodeagent.pods.resize.sizes import Size
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
@@ -70,7 +71,7 @@ def test_the_size_of_a_container_and_of_its_pod(wanted: Pod, container: Size, wh
 
 
 def test_an_allocated_pod_has_what_was_granted_and_all_else_that_is_desired() -> None:
-    granted = sizes.allocation_of(made(BOTH))
+    granted = allocation_of(made(BOTH))
     desired = made({"requests": {"cpu": "2"}}, nodeName="n1", resources={"limits": {"cpu": "3"}})
     allocated = sizes.allocated_pod(desired, granted)
     assert allocated.spec.containers[0].resources == made(BOTH).spec.containers[0].resources
@@ -79,6 +80,6 @@ def test_an_allocated_pod_has_what_was_granted_and_all_else_that_is_desired() ->
 
 
 def test_the_same_amounts_in_other_words_are_no_resize() -> None:
-    granted = sizes.allocation_of(made(BOTH))
+    granted = allocation_of(made(BOTH))
     same = made({"requests": {"cpu": "0.1", "memory": "1024Ki"}, "limits": BOTH["limits"]})
     assert sizes.allocated_pod(same, granted) is same

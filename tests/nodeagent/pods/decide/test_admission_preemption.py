@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.decide import preemption
+from nodeagent.pods.decide import admission
 from orch.wire import names
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
@@ -67,11 +67,11 @@ CASES: list[tuple[str, Pod, list[Pod], list[str]]] = [
 def test_the_fewest_pods_of_the_lowest_class_end(
     why: str, wanted: Pod, others: list[Pod], expected: list[str]
 ) -> None:
-    found = preemption.victims(wanted, NODE, others)
+    found = admission.victims(wanted, NODE, others)
     assert sorted(each.metadata.name for each in found) == sorted(expected), why
 
 
 def test_a_victim_ends_with_its_own_grace() -> None:
-    ending = preemption.ending_of(asks("p", terminationGracePeriodSeconds=7))
+    ending = admission.preempted(asks("p", terminationGracePeriodSeconds=7))
     assert (ending.reason, ending.grace_s, ending.is_disruption) == ("Preempting", 7, True)
     assert ending.message == "Preempted in order to admit critical pod"
