@@ -11,6 +11,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
+SPARE := plain-objects plain-server
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.
@@ -18,9 +19,10 @@ IN_PARTS := tests/fakes tests/nodeagent tests/orch
 REAL := $(shell grep -rlE --include='*.py' 'mark\.real' $(IN_PARTS))
 WAITING := $(wildcard tests/nodeagent/test_*.py) $(patsubst %/conftest.py,%,$(REAL))
 OTHERS := $(filter-out $(IN_PARTS),$(patsubst %/,%,$(wildcard tests/test_*.py tests/[a-z]*/)))
+MACHINE := tests/systemd/test_virtual_machine.py
 export RUN_DIR
 
-.PHONY: run test test-quick $(QUICK) plain $(PLAIN) waiting check bench soak deb rpm venv lock clean
+.PHONY: run test test-quick $(QUICK) plain $(PLAIN) waiting alone machine spare check bench soak deb rpm venv lock clean
 
 run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
@@ -29,13 +31,23 @@ run: $(VENV)/.run-ready
 		--healthz-port "$${HEALTHZ_PORT:-10248}" \
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
-# Tests that measure time come last, by themselves.
+# Tests that measure time come last, and leave half of the machine to what is in no hurry: that has
+# no turn when they want one.
 test:
-	$(MAKE) --no-print-directory --keep-going --jobs=4 waiting check plain
-	$(PYTEST) -m alone tests/attacks tests/e2e/test_join.py tests/e2e/test_resize.py
+	$(MAKE) --no-print-directory --keep-going --jobs=2 waiting plain
+	$(MAKE) --no-print-directory --keep-going --jobs=3 alone machine spare
 
 waiting: $(VENV)/.test-ready
-	$(PYTEST) -n auto -m "not soak and not alone" $(OTHERS) $(WAITING)
+	$(PYTEST) -n auto -m "not soak and not alone" --ignore=$(MACHINE) $(OTHERS) $(WAITING)
+
+alone: $(VENV)/.test-ready
+	$(PYTEST) -m alone tests/attacks tests/e2e/test_join.py tests/e2e/test_resize.py
+
+machine: $(VENV)/.test-ready
+	nice -n 19 $(PYTEST) $(MACHINE)
+
+spare:
+	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
@@ -45,7 +57,7 @@ waiting: $(VENV)/.test-ready
 
 # Two at a time, whatever else runs. Some of them ask kubectl or promtool.
 plain: $(VENV)/.test-ready
-	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" $(PLAIN)
+	@env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" $(filter-out $(SPARE),$(PLAIN))
 
 # What it prints is shown when it has ended.
 $(PLAIN): $(VENV)/.test-ready

@@ -6,7 +6,6 @@ itself, to prepare or to look, is the test's own affair.
 
 from __future__ import annotations
 
-import asyncio.events
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import blockbuster
+import pytest_asyncio.plugin
 
 PRODUCT = ("nodeagent", "orch")
 # Where product code may touch the disk or a socket inside the loop, and why.
@@ -28,7 +28,7 @@ ALLOWED = (
 _ROOT = Path(__file__).parent.parent
 PRODUCT_ROOTS = tuple(f"{_ROOT / name}/" for name in PRODUCT)
 _TESTS_ROOT = f"{_ROOT / 'tests'}/"
-_LOOP = asyncio.events.__file__  # where every callback is called
+_RUNNER = pytest_asyncio.plugin.__file__  # runs the loops of tests
 _awake = False
 
 
@@ -62,12 +62,9 @@ def _asleep_or(allowed: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def is_affair_of_tests(frame: FrameType | None) -> bool:
-    """Whether the outermost product code of what the loop runs, if any, is called by a test.
-
-    And is a plain function. Each call that may block is looked at: what is below the loop is not.
-    """
+    """Whether the outermost product code on the stack, if any, is a function that a test calls."""
     entry = None
-    while frame is not None and (file := frame.f_code.co_filename) != _LOOP:
+    while frame is not None and (file := frame.f_code.co_filename) != _RUNNER:
         if file.startswith(PRODUCT_ROOTS):
             entry = frame
         elif entry is not None and file.startswith(_TESTS_ROOT):

@@ -277,6 +277,7 @@ def fill(cluster: LocalCluster, ask: Ask) -> Iterator[Fill]:
     cluster.kubectl("delete", "namespace", *made)
 
 
+@pytest.mark.soak
 def test_namespaces_full_of_pods_fit_into_the_units_of_those_who_hold_them(
     cluster: LocalCluster, ask: Ask, fill: Fill
 ) -> None:

@@ -1,9 +1,9 @@
 """Known loads on a real runtime, as a real Prometheus sees them over the agent's pages.
 
-One container is held to half a core and burns all of it, one keeps exceeding what memory it may
-have, one reads a file past the page cache. `rate()` over the scraped counters is compared with the
-kernel's own files over the same time; how much work the machine gave them in that time is theirs
-to say.
+One container is held to a quarter of a core and burns all of it, one keeps exceeding what memory it
+may have, one reads a file past the page cache. `rate()` over the scraped counters is compared with
+the kernel's own files over the same time; how much work the machine gave them in that time is
+theirs to say.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.e2e.test_first_five_minutes import (
 )
 from tests.fakes.prometheus import Prometheus, prometheus
 
-pytestmark = pytest.mark.seconds(55)
+pytestmark = pytest.mark.seconds(40)
 
 needs_psi = pytest.mark.skipif(
     not Path("/proc/pressure/cpu").exists(), reason="this kernel reports no pressure stalls"
@@ -67,9 +67,9 @@ def loads(cluster: LocalCluster) -> Iterator[dict[str, str]]:
             "terminationGracePeriodSeconds": 1,
             "volumes": [{"name": "scratch", "emptyDir": {}}],
             "containers": [
-                load("half", BURN, cpu="500m", memory="32Mi"),
-                load("exceeding", EXCEED, cpu="200m", memory="16Mi"),
-                load("direct", DIRECT, cpu="200m", memory="64Mi"),
+                load("quarter", BURN, cpu="250m", memory="32Mi"),
+                load("exceeding", EXCEED, cpu="100m", memory="16Mi"),
+                load("direct", DIRECT, cpu="100m", memory="64Mi"),
             ],
         },
     }
@@ -84,7 +84,7 @@ def loads(cluster: LocalCluster) -> Iterator[dict[str, str]]:
         return found[0] if [s["ready"] for s in statuses] == [True] * 3 else None
 
     found = eventually(running, within_s=60, what="the three loads run")
-    yield {one: container_id(found, one) for one in ("half", "exceeding", "direct")}
+    yield {one: container_id(found, one) for one in ("quarter", "exceeding", "direct")}
     manifest.unlink()
 
 
@@ -105,27 +105,27 @@ def rate(scraper: Prometheus, metric: str, container: str, **more: str) -> float
     return scraper.value(f"rate({series(metric, container, **more)}[{WINDOW}])")
 
 
-def test_half_a_core_burnt_is_half_a_core_per_second(
+def test_a_quarter_of_a_core_burnt_is_a_quarter_per_second(
     loads: dict[str, str], scraper: Prometheus
 ) -> None:
     metric = "container_cpu_usage_seconds_total"
     for job in JOBS:
-        scrapes = f"count_over_time({series(metric, 'half', job)}[{WINDOW}])"
+        scrapes = f"count_over_time({series(metric, 'quarter', job)}[{WINDOW}])"
         eventually(
-            lambda scrapes=scrapes: (scraper.value(scrapes) or 0) >= 10,
+            lambda scrapes=scrapes: (scraper.value(scrapes) or 0) >= 6,  # two scrapes may share one
             within_s=90,
-            what=f"ten scrapes of the burning container by {job}",
+            what=f"six samples of the burning container by {job}",
         )
 
     def agrees() -> bool:
         """Other load on the machine may change between the two windows, which overlap only."""
-        before_ns, begun_s = read_cpu_ns(loads["half"]), time.monotonic()
+        before_ns, begun_s = read_cpu_ns(loads["quarter"]), time.monotonic()
         time.sleep(12)  # what is measured is this time
-        kernels = (read_cpu_ns(loads["half"]) - before_ns) / 1e9 / (time.monotonic() - begun_s)
-        seen = [rate(scraper, metric, "half", job=job) for job in JOBS]
+        kernels = (read_cpu_ns(loads["quarter"]) - before_ns) / 1e9 / (time.monotonic() - begun_s)
+        seen = [rate(scraper, metric, "quarter", job=job) for job in JOBS]
         assert None not in seen
-        assert 0.05 < kernels <= 0.52, "half a core, or less on a machine that is busy"
-        return seen == pytest.approx([kernels] * len(JOBS), abs=0.1)
+        assert 0.03 < kernels <= 0.26, "a quarter, or less on a machine that is busy"
+        return seen == pytest.approx([kernels] * len(JOBS), abs=0.05)
 
     eventually(agrees, within_s=60, what="the rates of the kernel's counter")
 
@@ -135,13 +135,13 @@ def test_a_container_that_wants_more_than_its_share_waits_for_cpu(
     loads: dict[str, str], scraper: Prometheus
 ) -> None:
     metric = "container_pressure_cpu_waiting_seconds_total"
-    before = read_psi_totals(loads["half"], "cpu")["some"]
+    before = read_psi_totals(loads["quarter"], "cpu")["some"]
     seen = eventually(
-        lambda: rate(scraper, metric, "half"), within_s=60, what="its pressure is scraped"
+        lambda: rate(scraper, metric, "quarter"), within_s=60, what="its pressure is scraped"
     )
-    assert 0.2 < seen <= 1.05, "half of the time it may not run, and wants to"
+    assert 0.2 < seen <= 1.05, "three quarters of the time it may not run, and wants to"
     eventually(
-        lambda: read_psi_totals(loads["half"], "cpu")["some"] > before,
+        lambda: read_psi_totals(loads["quarter"], "cpu")["some"] > before,
         within_s=30,
         what="the kernel counts it further",
     )
@@ -168,7 +168,7 @@ def test_what_stalls_a_container_rises_where_it_stalls(
     assert 0 < before <= shown <= after
     page = scraper.value(series(metric, container))
     assert page is not None and page * USEC <= after
-    idle = scraper.value(series(metric, "half")) or 0.0
+    idle = scraper.value(series(metric, "quarter")) or 0.0
     assert page > idle, "the burning container stalls for cpu alone"
 
 

@@ -243,13 +243,13 @@ UNDECIDED = (429, 503, 504)  # not done, or of unknown outcome: a client applies
 
 @pytest.mark.parametrize(
     ("objects", "rounds"),
-    [(1, 4), (20, 1), pytest.param(20, 10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])],
+    [(1, 4), (5, 1), pytest.param(20, 10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])],
 )
 async def test_both_agree_on_who_owns_what_whoever_applies_at_once(
     servers: list[Api], objects: int, rounds: int
 ) -> None:
-    """Nothing that was answered 200 is lost, and every field that two want is told of; of 20
-    objects 1,000 applies are under way at once.
+    """Nothing that was answered 200 is lost, and every field that two want is told of; of
+    20 objects 1,000 applies are under way at once.
     """
     path = "/api/v1/namespaces/default/configmaps/shared-{}"
 
