@@ -26,7 +26,8 @@ from orch.component.process.clock import Now
 from orch.component.process.daemon import SetupError
 from orch.wire import names
 from orch.wire.errors import ApiError
-from orch.wire.records.core import Node
+from orch.wire.records.core import Node, NodeCondition
+from orch.wire.times import format_time
 
 _TIMEOUT_S = 10.0
 _READY = "Ready"
@@ -259,9 +260,9 @@ def _serves(node: Node, now: datetime) -> bool:
         return False
 
 
-async def cordon(config: ClientConfig, node_name: str) -> str:
-    """Delete the node, or cordon it where the rights do not suffice: what was done. ApiError,
-    TransportError.
+async def retire(config: ClientConfig, node_name: str, now: datetime) -> str:
+    """Delete the node; where the rights do not suffice, cordon it and say that it has left, so that
+    a machine may join under its name. Returns what was done. ApiError, TransportError.
     """
     transport = Transport(config, timeout_s=_TIMEOUT_S)
     client = ApiClient(transport)
@@ -273,6 +274,7 @@ async def cordon(config: ClientConfig, node_name: str) -> str:
             if error.code != 403:
                 raise
         await client.patch(Node, node_name, {"spec": {"unschedulable": True}})
+        await client.patch(Node, node_name, _left(now), subresource="status", kind="strategic")
         return f"is cordoned; an administrator removes it: orchctl delete node {node_name}"
     except ApiError as error:
         if error.code == 404:
@@ -280,6 +282,20 @@ async def cordon(config: ClientConfig, node_name: str) -> str:
         raise
     finally:
         await transport.close()
+
+
+def _left(now: datetime) -> dict[str, object]:
+    """The patch by which a node is not Ready any more; an agent that runs takes it back."""
+    at = format_time(now)
+    ready = NodeCondition(
+        type=_READY,
+        status="False",
+        reason="NodeLeft",
+        message="the machine left the cluster by 'nodeagent leave'",
+        lastHeartbeatTime=at,
+        lastTransitionTime=at,
+    )
+    return {"status": {"conditions": [ready.to_wire()]}}
 
 
 async def _own_node(config: ClientConfig, name: str) -> None:

@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         raise SetupError(f"{error}; see 'journalctl -u {SERVICE}'") from error
     serves = asyncio.run(joining.until_serving(node, clock.utc_now, timeout_s=args.timeout))
     _say(f"node {name} is Ready after {time.monotonic() - began_s:.0f} s")
+    if node.spec.unschedulable:
+        _say(f"it is cordoned, so no pods come to it: 'orchctl uncordon {name}' changes that")
     if not serves:
         _say("it serves without a certificate of the cluster yet, which logs, commands in pods and"
              " measurements need: see 'orchctl get csr'")  # fmt: skip

@@ -205,21 +205,30 @@ async def test_the_printed_commands_make_a_ready_node_also_after_two_years(serve
     assert not machine.kubeconfig.exists()
 
 
-async def test_a_machine_is_reached_once_it_has_joined(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+async def test_a_machine_is_reached_once_it_has_joined_and_may_leave_and_join_again(
+    served: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With a service manager that starts the agent, and nothing waited for."""
+    """With a service manager that starts the agent and stops it, and nothing waited for between."""
     machine, service = served.machine, contextlib.ExitStack()
 
     def systemctl(verb: str, *_: str) -> int:
+        service.close()
         if verb == "restart":
             service.enter_context(machine.agent())
         return 0
 
     monkeypatch.setattr(join, "has_service", lambda: True)
     monkeypatch.setattr(join, "systemctl", systemctl)
+    joining = [*served.join, *machine.own]
+    elsewhere = [f"--settings-dir={tmp_path}/other", f"--root-dir={tmp_path}/elsewhere"]
     with service:
-        words = [*served.join, *machine.own, *machine.places]
-        assert await asyncio.to_thread(dispatch, words) == 0
-        answer = await served.admin.request("GET", "/api/v1/nodes/n1/proxy/healthz")
-        assert (answer.status, answer.body) == (200, b"ok")
+        for _ in range(2):
+            assert await asyncio.to_thread(dispatch, [*joining, *machine.places]) == 0
+            answer = await served.admin.request("GET", "/api/v1/nodes/n1/proxy/healthz")
+            assert (answer.status, answer.body) == (200, b"ok")
+            assert await asyncio.to_thread(dispatch, [*joining, *elsewhere, "--no-start"]) == 1
+            assert "another machine has this name" in capsys.readouterr().err
+            assert await asyncio.to_thread(dispatch, ["leave", *machine.places]) == 0

@@ -100,6 +100,27 @@ async def test_a_machine_joins_and_leaves(
     await client.transport.close()
 
 
+async def test_a_machine_that_left_joins_again_at_once_and_another_one_not_before(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(world, tmp_path) == 0
+    client = ApiClient(Transport(load_kubeconfig(str(place(tmp_path).kubeconfig))))
+    conditions = [
+        {"type": "MemoryPressure", "status": "False"},
+        {"type": "Ready", "status": "True"},
+    ]
+    status = {"conditions": conditions}
+    await client.create(Node.from_wire({"metadata": {"name": "n1"}, "status": status}))
+    await client.transport.close()
+    assert await run(world, tmp_path / "another") == 1
+    assert "another machine has this name" in capsys.readouterr().err
+    assert await asyncio.to_thread(dispatch, ["leave", *places(tmp_path)]) == 0
+    node = (await world.api.call("GET", "/api/v1/nodes/n1")).json
+    shown = {one["type"]: one["status"] for one in node["status"]["conditions"]}
+    assert shown == {"MemoryPressure": "False", "Ready": "False"}
+    assert await run(world, tmp_path) == 0
+
+
 async def test_an_administrator_who_leaves_deletes_the_node(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
