@@ -174,7 +174,10 @@ def _loops(
 ) -> dict[str, Coroutine[Any, Any, None]]:
     """Every loop of the agent, by name; `held` is the descriptor of its lock."""
     base, measuring = built.base, built.measuring
-    renewal_s = component_tls.INTERVAL_S
+    step, interval_s = listeners.renewal.step, component_tls.INTERVAL_S
+    certificates = Periodic("certificates", step, interval_s=interval_s)
+    if built.rotation:
+        built.rotation.on_new = certificates.wake
     loops: dict[str, _Loop | None] = {
         "sampling": measuring.sampling,
         "new disks": measuring.new_disks,
@@ -191,7 +194,7 @@ def _loops(
         "shutdown": built.shutdown,
         "pressure triggers": built.triggers,
         "health checks": built.health.loop,
-        "certificates": Periodic("certificates", listeners.renewal.step, interval_s=renewal_s),
+        certificates.name: certificates,
         "rotation": built.rotation,
         "client certificates": built.client_renewal,
         "reload": reloader,

@@ -41,7 +41,10 @@ def find_authority(server: str, wanted_hash: str, now: datetime) -> bytes:
     if not _HASH.fullmatch(wanted_hash):
         raise SetupError(f"--ca-hash {wanted_hash!r} is not sha256: and 64 hexadecimal digits")
     host, port = address_of(server)
-    shown = _presented(server, host, port)
+    try:
+        shown = presented(host, port)
+    except OSError as error:
+        raise SetupError(_unreachable(server, error)) from error
     for pem in shown:
         if hmac.compare_digest(public_key_hash(pem), wanted_hash):
             require_trust(server, pem, now)
@@ -71,17 +74,14 @@ def require_trust(server: str, authority: bytes, now: datetime) -> None:
         raise SetupError(_unreachable(server, error)) from error
 
 
-def _presented(server: str, host: str, port: int) -> list[bytes]:
-    """The certificates that the server sends as PEM, its own first. Nothing is verified."""
+def presented(host: str, port: int) -> list[bytes]:
+    """The certificates that a server sends as PEM, its own first. Nothing is verified; OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    try:
-        with _connected(host, port) as raw, context.wrap_socket(raw, server_hostname=host) as tls:
-            inner: Any = tls._sslobj  # type: ignore[attr-defined]  # public from Python 3.13 on
-            return [one.public_bytes().encode() for one in inner.get_unverified_chain() or ()]
-    except OSError as error:
-        raise SetupError(_unreachable(server, error)) from error
+    with _connected(host, port) as raw, context.wrap_socket(raw, server_hostname=host) as tls:
+        inner: Any = tls._sslobj  # type: ignore[attr-defined]  # public from Python 3.13 on
+        return [one.public_bytes().encode() for one in inner.get_unverified_chain() or ()]
 
 
 def _connected(host: str, port: int) -> socket.socket:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from nodeagent.certificates import enrolment
+from nodeagent.certificates import discovery, enrolment
 from nodeagent.certificates.enrolment import NotGranted, Wanted
 from nodeagent.config.options import CLIENT_FILE, SERVING_FILE
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
@@ -22,12 +22,16 @@ from orch.client.transport import Transport, TransportError
 from orch.component import signing_requests
 from orch.component.certificates import validity
 from orch.component.process.atomic_file import replace_file
+from orch.component.process.clock import Now
 from orch.component.process.daemon import SetupError
 from orch.wire import names
 from orch.wire.errors import ApiError
-from orch.wire.records.core import Node
+from orch.wire.records.core import Node, NodeCondition
+from orch.wire.times import format_time
 
 _TIMEOUT_S = 10.0
+_READY = "Ready"
+_UNREGISTERED = "the agent has not registered it"
 _AGAIN = "'orchctl token create --print-join-command' makes another"
 
 
@@ -201,49 +205,64 @@ def write_settings(cluster: Cluster, place: Place) -> None:
     replace_file(place.environment, text.encode())
 
 
-async def until_serving(place: Place, *, timeout_s: float) -> bool:
-    """Wait until the agent has a certificate of the cluster to serve with; whether it has."""
-    has_one = False
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            while not has_one:
-                has_one = await asyncio.to_thread(place.serving.exists)
-                await asyncio.sleep(0 if has_one else enrolment.POLL_S)
-    return has_one
-
-
-async def until_ready(cluster: Cluster, place: Place, *, timeout_s: float) -> str:
-    """Wait until the node is Ready; returns "" then, else why it is not."""
-    why = "the agent has not registered it"
+async def until_ready(cluster: Cluster, place: Place, *, timeout_s: float) -> Node:
+    """The node, once it is Ready; SetupError says why it is not."""
+    why = _UNREGISTERED
     transport = Transport(cluster.as_node(place), timeout_s=_TIMEOUT_S)
+    client = ApiClient(transport)
     try:
         async with asyncio.timeout(timeout_s):
-            while why:
-                why = await _unready(ApiClient(transport), cluster.node_name)
-                await asyncio.sleep(enrolment.POLL_S if why else 0)
+            while True:
+                try:
+                    node = await client.find(Node, cluster.node_name)
+                    if node is not None and not (why := _unready(node)):
+                        return node
+                except (ApiError, TransportError) as error:
+                    why = str(error)
+                await asyncio.sleep(enrolment.POLL_S)
     except TimeoutError:
-        pass
+        raise SetupError(f"node {cluster.node_name} is not Ready: {why}") from None
     finally:
         await transport.close()
-    return why
 
 
-async def _unready(client: ApiClient, name: str) -> str:
+def _unready(node: Node) -> str:
+    """Why it is not Ready; "" when it is."""
+    ready = next((c for c in node.status.conditions or () if c.type == _READY), None)
+    if ready is None:
+        return _UNREGISTERED
+    return "" if ready.status == "True" else ready.message or f"Ready is {ready.status}"
+
+
+async def until_serving(node: Node, now: Now, *, timeout_s: float) -> bool:
+    """Wait until the agent serves with a certificate of an authority; whether it does.
+
+    Before, it shows one that it signed itself, or the last one, which has expired.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if await asyncio.to_thread(_serves, node, now()):
+                    return True
+                await asyncio.sleep(enrolment.POLL_S)
+    return False
+
+
+def _serves(node: Node, now: datetime) -> bool:
+    addresses = {one.type: one.address for one in node.status.addresses or ()}
+    host = addresses.get("InternalIP") or node.metadata.name
+    ports = node.status.daemonEndpoints
+    endpoint = ports.nodeagentEndpoint if ports else None
     try:
-        node = await client.find(Node, name)
-    except (ApiError, TransportError) as error:
-        return str(error)
-    ready = [c for c in (node.status.conditions or ()) if c.type == "Ready"] if node else []
-    if not ready:
-        return "the agent has not registered it"
-    if ready[0].status == "True":
-        return ""
-    return ready[0].message or ready[0].reason or f"Ready is {ready[0].status}"
+        own, *_ = discovery.presented(host, endpoint.Port if endpoint else names.AGENT_PORT)
+        return validity(own)[1] > now and not signing_requests.hosts_of(own)[1]
+    except (OSError, ValueError):
+        return False
 
 
-async def cordon(config: ClientConfig, node_name: str) -> str:
-    """Delete the node, or cordon it where the rights do not suffice: what was done. ApiError,
-    TransportError.
+async def retire(config: ClientConfig, node_name: str, now: datetime) -> str:
+    """Delete the node; where the rights do not suffice, cordon it and say that it has left, so that
+    a machine may join under its name. Returns what was done. ApiError, TransportError.
     """
     transport = Transport(config, timeout_s=_TIMEOUT_S)
     client = ApiClient(transport)
@@ -255,6 +274,7 @@ async def cordon(config: ClientConfig, node_name: str) -> str:
             if error.code != 403:
                 raise
         await client.patch(Node, node_name, {"spec": {"unschedulable": True}})
+        await client.patch(Node, node_name, _left(now), subresource="status", kind="strategic")
         return f"is cordoned; an administrator removes it: orchctl delete node {node_name}"
     except ApiError as error:
         if error.code == 404:
@@ -262,6 +282,20 @@ async def cordon(config: ClientConfig, node_name: str) -> str:
         raise
     finally:
         await transport.close()
+
+
+def _left(now: datetime) -> dict[str, object]:
+    """The patch by which a node is not Ready any more; an agent that runs takes it back."""
+    at = format_time(now)
+    ready = NodeCondition(
+        type=_READY,
+        status="False",
+        reason="NodeLeft",
+        message="the machine left the cluster by 'nodeagent leave'",
+        lastHeartbeatTime=at,
+        lastTransitionTime=at,
+    )
+    return {"status": {"conditions": [ready.to_wire()]}}
 
 
 async def _own_node(config: ClientConfig, name: str) -> None:

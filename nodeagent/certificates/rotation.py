@@ -66,26 +66,27 @@ class ManagedCertificate:
         """Whether a certificate was asked for, or will be once the node is registered."""
         return self._asked is not None or self._wanted() is None
 
-    async def step(self, client: ApiClient, now: datetime) -> None:
-        """Ask when it is time, collect what was asked for."""
+    async def step(self, client: ApiClient, now: datetime) -> bool:
+        """Ask when it is time, collect what was asked for; whether there is a new one now."""
         wanted = self._wanted()
         if self._rests_until is not None and now < self._rests_until:
-            return
+            return False
         try:
             if self._asked is None:
                 if wanted is None or not await asyncio.to_thread(self._is_due, wanted, now):
-                    return
+                    return False
                 key = await asyncio.to_thread(signing_requests.make_key)
                 name = await enrolment.ask(client, wanted, key)
                 self._asked = name, key, wanted, now
-            await self._collect(client, now)
+            return await self._collect(client, now)
         except (NotGranted, ApiError, TransportError, OSError) as error:
             self.failures += 1
             if isinstance(error, NotGranted):
                 self._asked, self._rests_until = None, now + AFTER_REFUSAL
             self._trouble.failed("%s; retrying: %s", self._state(now), error, cause=str(error))
+            return False
 
-    async def _collect(self, client: ApiClient, now: datetime) -> None:
+    async def _collect(self, client: ApiClient, now: datetime) -> bool:
         assert self._asked is not None  # noqa: S101 - its caller has asked
         name, key, wanted, since = self._asked
         pem = await enrolment.collect(client, name, key)
@@ -100,6 +101,7 @@ class ManagedCertificate:
             self.failures += 1
             text = "the request %s for a %s certificate is not granted: orchctl certificate approve"
             self._trouble.failed(text, name, self.use, cause="pending")
+        return pem is not None
 
     def _wanted(self) -> Wanted | None:
         if self._hosts is None:
@@ -133,12 +135,13 @@ class ManagedCertificate:
 
 
 class Rotation:
-    """All certificates that this agent renews."""
+    """All certificates that this agent renews; `on_new` is called when one is in its file."""
 
     def __init__(
         self, client: ApiClient, certificates: Sequence[ManagedCertificate], *, now: Now
     ) -> None:
         self.certificates = tuple(certificates)
+        self.on_new: Callable[[], None] = lambda: None
         self._client = client
         self._now = now
         self._loop = Periodic("rotation", self.step, interval_s=INTERVAL_S, jitter=0.1)
@@ -148,6 +151,7 @@ class Rotation:
 
     async def step(self) -> None:
         for certificate in self.certificates:
-            await certificate.step(self._client, self._now())
+            if await certificate.step(self._client, self._now()):
+                self.on_new()
         waits = any(certificate.waits for certificate in self.certificates)
         self._loop.interval_s = SOON_S if waits else INTERVAL_S

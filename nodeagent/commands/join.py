@@ -27,7 +27,6 @@ SERVICE = "nodeagent.service"
 SETTINGS = "/etc/nodeagent"
 _SKEW_S = 120.0
 _SYSTEMCTL_S = 60.0
-_SERVING_S = 10.0
 _CERTIFICATE_BYTES = 1024 * 1024
 
 
@@ -86,11 +85,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     systemctl("enable", SERVICE)
     systemctl("restart", SERVICE)
-    if why := asyncio.run(joining.until_ready(cluster, place, timeout_s=args.timeout)):
-        raise SetupError(f"node {name} is not Ready: {why}; see 'journalctl -u {SERVICE}'")
+    try:
+        node = asyncio.run(joining.until_ready(cluster, place, timeout_s=args.timeout))
+    except SetupError as error:
+        raise SetupError(f"{error}; see 'journalctl -u {SERVICE}'") from error
+    serves = asyncio.run(joining.until_serving(node, clock.utc_now, timeout_s=args.timeout))
     _say(f"node {name} is Ready after {time.monotonic() - began_s:.0f} s")
-    if not asyncio.run(joining.until_serving(place, timeout_s=_SERVING_S)):
-        _say("the cluster has not given it the certificate to serve with yet, which logs and"
+    if node.spec.unschedulable:
+        _say(f"it is cordoned, so no pods come to it: 'orchctl uncordon {name}' changes that")
+    if not serves:
+        _say("it serves without a certificate of the cluster yet, which logs, commands in pods and"
              " measurements need: see 'orchctl get csr'")  # fmt: skip
     return 0
 

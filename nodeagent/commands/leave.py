@@ -10,6 +10,7 @@ from nodeagent.certificates import joining
 from nodeagent.commands import join
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.transport import TransportError
+from orch.component.process import clock
 from orch.component.process.daemon import SetupError
 from orch.wire.errors import ApiError
 
@@ -32,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
         join.systemctl("disable", "--now", join.SERVICE)
     try:
         config = load_kubeconfig(args.kubeconfig or str(place.kubeconfig))
-        sys.stdout.write(f"node {name} {asyncio.run(joining.cordon(config, name))}\n")
+        done = asyncio.run(joining.retire(config, name, clock.utc_now()))
+        sys.stdout.write(f"node {name} {done}\n")
     except (ApiError, TransportError, SetupError) as error:
         if not args.force:
             raise SetupError(

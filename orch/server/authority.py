@@ -210,6 +210,7 @@ By hand, run the API server with
 
 and the controller manager with
   orch-controller-manager --kubeconfig={at}/controller-manager.kubeconfig \\
+    --client-ca-file={at}/client-ca.crt \\
     --cluster-signing-cert-file={at}/ca.crt --cluster-signing-key-file={at}/ca.key \\
     --cluster-signing-nodeagent-serving-cert-file={at}/nodeagent-ca.crt \\
     --cluster-signing-nodeagent-serving-key-file={at}/nodeagent-ca.key

@@ -151,6 +151,16 @@ def test_the_packaged_prometheus_has_the_alerts_and_scrapes_what_they_ask(
 
 
 @needs_dpkg
+def test_the_dashboards_are_among_the_examples(made: dict[str, Path], tmp_path: Path) -> None:
+    subprocess.run(["dpkg-deb", "-x", made["orch-server"], tmp_path], check=True)
+    place = tmp_path / "usr/share/doc/orch-server/examples/dashboards"
+    packaged = {path.name: path.read_bytes() for path in place.iterdir()}
+    deployed = (ROOT / "deploy/mixin/dashboards").iterdir()
+    assert packaged == {path.name: path.read_bytes() for path in deployed}
+    assert "node.json" in packaged
+
+
+@needs_dpkg
 def test_the_agent_s_configuration_is_private_and_kept_at_upgrades(made: dict[str, Path]) -> None:
     control = subprocess.run(
         ["dpkg-deb", "-I", made["nodeagent"], "conffiles"],

@@ -43,8 +43,8 @@ _MODES = {
     "etc/nodeagent/manifests": 0o700,
     "etc/nodeagent/config.yaml": 0o600,
 }
-# Of each package: the file as seen from packaging/files, and where it lies. The example of
-# Prometheus is laid out as it is to be copied into /etc.
+# Of each package: the file or folder as seen from packaging/files, and where it lies. The example
+# of Prometheus is laid out as it is to be copied into /etc.
 _PROMETHEUS = "usr/share/doc/orch-server/examples/prometheus"
 _ADDED = {
     "nodeagent": {
@@ -58,6 +58,7 @@ _ADDED = {
         "prometheus.conf": f"{_PROMETHEUS}/systemd/system/prometheus.service.d/orch.conf",
         "../../deploy/mixin/alerts.yaml": f"{_PROMETHEUS}/prometheus/orch-rules/alerts.yaml",
         "../../deploy/mixin/rules.yaml": f"{_PROMETHEUS}/prometheus/orch-rules/rules.yaml",
+        "../../deploy/mixin/dashboards": "usr/share/doc/orch-server/examples/dashboards",
     },
 }
 # Files that the programs make in /etc, removed with the package's configuration.
@@ -103,7 +104,8 @@ def add_files(package: Contents, root: Path, packaging: Path) -> None:
     """What the package has beside programs and pages: configuration, examples."""
     for source, place in _ADDED.get(package.name, {}).items():
         (root / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(packaging / "files" / source, root / place)
+        copy = shutil.copytree if (packaging / "files" / source).is_dir() else shutil.copy
+        copy(packaging / "files" / source, root / place)
     if package.name == "nodeagent":
         for name in ("config.d", "manifests"):
             (root / "etc/nodeagent" / name).mkdir()

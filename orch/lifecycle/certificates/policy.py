@@ -93,7 +93,7 @@ def in_use(node: Node | None) -> str:
         name = node.metadata.name if node else ""
         return (
             f"node {name} is Ready, so another machine has this name: join under another one"
-            " (--node-name), or stop the agent there and delete the node, then join again"
+            " (--node-name), or run 'nodeagent leave' there, then join again"
         )
     return ""
 

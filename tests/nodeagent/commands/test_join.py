@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from nodeagent.certificates import discovery, joining
 from nodeagent.certificates.enrolment import Wanted, ask
@@ -27,9 +30,12 @@ from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component import signing_requests
 from orch.component.certificates import validity
-from orch.component.process import clock
+from orch.component.http.httpd import HttpServer, server_context
+from orch.component.pki import KeyPair, self_signed
+from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError
 from orch.wire.records.core import Node
+from tests.conftest import Credentials, Pki
 from tests.fakes.joining import LIFETIME, World, cluster
 
 CSR = "/apis/certificates.orch.io/v1/certificatesigningrequests"
@@ -94,6 +100,27 @@ async def test_a_machine_joins_and_leaves(
     await client.transport.close()
 
 
+async def test_a_machine_that_left_joins_again_at_once_and_another_one_not_before(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run(world, tmp_path) == 0
+    client = ApiClient(Transport(load_kubeconfig(str(place(tmp_path).kubeconfig))))
+    conditions = [
+        {"type": "MemoryPressure", "status": "False"},
+        {"type": "Ready", "status": "True"},
+    ]
+    status = {"conditions": conditions}
+    await client.create(Node.from_wire({"metadata": {"name": "n1"}, "status": status}))
+    await client.transport.close()
+    assert await run(world, tmp_path / "another") == 1
+    assert "another machine has this name" in capsys.readouterr().err
+    assert await asyncio.to_thread(dispatch, ["leave", *places(tmp_path)]) == 0
+    node = (await world.api.call("GET", "/api/v1/nodes/n1")).json
+    shown = {one["type"]: one["status"] for one in node["status"]["conditions"]}
+    assert shown == {"MemoryPressure": "False", "Ready": "False"}
+    assert await run(world, tmp_path) == 0
+
+
 async def test_an_administrator_who_leaves_deletes_the_node(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +178,35 @@ async def test_a_denied_machine_is_told_why(
     assert await run(world, tmp_path) == 1
     assert "another machine has this name" in capsys.readouterr().err
     assert await run(world, tmp_path, "--node-name=n3") == 0
+
+
+async def test_a_node_serves_once_its_certificate_is_of_an_authority_and_valid(
+    tmp_path: Path, pki: Pki
+) -> None:
+    def context(pair: Credentials | KeyPair) -> ssl.SSLContext:
+        return server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+
+    def serving(
+        ahead: timedelta = timedelta(), timeout_s: float = 0.1
+    ) -> Coroutine[Any, Any, bool]:
+        return joining.until_serving(node, lambda: clock.utc_now() + ahead, timeout_s=timeout_s)
+
+    own = self_signed(tmp_path / "own", "agent", ["127.0.0.1"], now=clock.utc_now())
+    agent = HttpServer(
+        web.Application(), host="127.0.0.1", port=0, ssl_context=context(own), name="agent"
+    )
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"nodeagentEndpoint": {"Port": await agent.start()}},
+    }
+    node = Node.from_wire({"metadata": {"name": "n1"}, "status": status})
+    assert not await serving()
+    waiting = loops.spawn(serving(timeout_s=20), name="waiting")
+    agent.renew(context(pki.server()), end_connections=False)
+    assert await waiting
+    assert not await serving(ahead=timedelta(days=365 * 1000))
+    await agent.stop()
+    assert not await serving()
 
 
 def closed_port() -> int:
@@ -255,7 +311,8 @@ async def test_certificates_are_renewed_in_the_last_third_of_their_lives(
     registered: list[str] = []
     own = ManagedCertificate("client", at.client, "n1")
     serving = ManagedCertificate("serving", at.serving, "n1", hosts=lambda: registered)
-    rotation = Rotation(client, [own, serving], now=lambda: now)
+    rotation, told = Rotation(client, [own, serving], now=lambda: now), []
+    rotation.on_new = lambda: told.append(serving.ends is not None)
     first = at.client.read_bytes()
     await rotation.step()
     assert at.client.read_bytes() == first
@@ -265,6 +322,7 @@ async def test_certificates_are_renewed_in_the_last_third_of_their_lives(
     await client.create(Node.from_wire(node))
     registered[:] = ["n1", "10.0.0.1"]
     await _until(rotation, lambda: at.serving.exists())
+    assert told == [True], "the listener is woken once, when the file is there"
     assert signing_requests.hosts_of(at.serving.read_bytes()) == (("n1", "10.0.0.1"), False)
     now += LIFETIME * 0.65
     await rotation.step()

@@ -21,6 +21,7 @@ from orch.component.process.daemon import SetupError
 from orch.server import authority, main
 
 NOW = clock.utc_now()
+SYSTEMD = Path(__file__).resolve().parents[3] / "systemd"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,24 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     config = load_kubeconfig(str(tmp_path / "admin.kubeconfig"))
     assert config.server == "https://api.example.com:6443"
+
+
+def flags_of(text: str, start: str) -> dict[str, str]:
+    """The names of the files that a command over several lines gives its flags."""
+    found = re.search(rf"^ *{start} ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert found, text
+    return {flag: Path(value).name for flag, value in re.findall(r"--(\S+?)=(\S+)", found[1])}
+
+
+@pytest.mark.parametrize("program", ["orch-apiserver", "orch-controller-manager"])
+def test_the_printed_commands_give_the_files_that_the_units_give(
+    tmp_path: Path, program: str
+) -> None:
+    told = authority.make(tmp_path, ["10.0.0.1"], 6443, 3600.0, NOW)
+    unit = (SYSTEMD / f"{program}.service").read_text()
+    expected = flags_of(unit, f"ExecStart=/usr/bin/{program}")
+    expected.pop("data-dir", None)  # where it is by default
+    assert flags_of(told, program) == expected
 
 
 def test_certificates_and_tokens_are_renewed_and_keys_are_not(tmp_path: Path) -> None:
