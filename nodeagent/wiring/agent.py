@@ -98,7 +98,7 @@ class Parts:
             registry=base.registry,
             checkpoints=self.checkpoints.service if self.checkpoints else None,
             overview=self._overview(),
-            streams=_streams(base),
+            streams=build_streams(base),
             health=self.health,
             slis=self.slis,
             metrics=metrics,
@@ -211,7 +211,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     )
 
 
-def _streams(base: Base) -> ContainerStreams | None:
+def build_streams(base: Base) -> ContainerStreams | None:
+    """`exec` and the like, in the times of the configuration; None without a runtime."""
     if base.runtime is None:
         return None
     return ContainerStreams(

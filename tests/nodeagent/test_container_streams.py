@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.container_streams import parse_ports
 from nodeagent.pods.observed import observed_pod
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
 from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
+from nodeagent.wiring.agent import build_streams
 from orch.component.streams import upgrade, upstream
 from orch.wire.errors import ApiError
 from tests.conftest import Pki
@@ -311,12 +314,18 @@ async def test_without_debugging_what_remains_is_health_and_statistics(
             assert (await ask("GET", path)).status == 200
 
 
-async def test_an_idle_stream_ends(reached: Agent) -> None:
-    assert reached.services.streams
-    reached.services.streams._idle_s = lambda: 0.2
-    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
-        async with asyncio.timeout(10):
-            assert await client.reader.read() == b""
+async def test_a_stream_that_is_idle_for_the_configured_time_ends(reached: Agent, pki: Pki) -> None:
+    config = NodeAgentConfiguration.model_validate({"streamingConnectionIdleTimeout": "200ms"})
+    registry = reached.services.registry
+    base: Any = SimpleNamespace(registry=registry, runtime=reached.runtime, config=config)
+    services = replace(reached.services, streams=build_streams(base))
+    async with (
+        served(Agent(services, reached.runtime, pki), pki.server(), pki.ca_file) as agent,
+        upgraded(agent.port, f"POST {EXEC}", tls=agent.context(ADMIN)) as client,
+        asyncio.timeout(10),
+    ):
+        assert client.status == 101
+        assert await client.reader.read() == b""
 
 
 async def test_streams_end_when_the_agent_stops(reached: Agent, runtime: StreamingServer) -> None:

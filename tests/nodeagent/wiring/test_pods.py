@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.pods.spec.dns import DnsSettings
 from nodeagent.pods.spec.policy import ResourcePolicy
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources
@@ -83,6 +84,15 @@ async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
         ).config
     )
     assert (bounds.max_bytes, bounds.max_files, bounds.interval_s) == (1024**2, 3, 30.0)
+
+
+async def test_pods_have_the_names_and_sysctls_of_the_configuration(base: BuildBase) -> None:
+    settings = base(
+        FakeRuntime(), clusterDNS=["10.96.0.10"], clusterDomain="cluster.local",
+        resolvConf="/run/resolv.conf", allowedUnsafeSysctls=["kernel.msg*"],
+    ).settings  # fmt: skip
+    assert settings.dns == DnsSettings(("10.96.0.10",), "cluster.local", "/run/resolv.conf")
+    assert settings.unsafe_sysctls == ("kernel.msg*",)
 
 
 @pytest.mark.parametrize(
