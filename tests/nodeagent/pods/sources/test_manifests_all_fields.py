@@ -23,6 +23,7 @@ from orch.wire.podrules import validation
 from orch.wire.records.kinds import RESOURCES
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
+from tests.orch.wire.podrules.test_volumes import NOT_OFFERED
 
 ROOT = Path(__file__).resolve().parents[4]
 REFERENCE = ROOT / "tests/fixtures/reference_pod_fields.json"
@@ -67,13 +68,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"container": {"resources": {"claims": [{"name": "c"}]}}},
         "spec.containers[0].resources.claims[0]",
     ),
+    **{
+        f"Volume.{kind}": ({"volumes": [{"name": "v", **source}]}, f"spec.volumes[0].{kind}")
+        for source in NOT_OFFERED
+        for kind in source
+    },
 }
 # Named by the event FieldsIgnored, and of a static pod in the log.
-VOLUMES = (
-    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume flocker"
-    " gcePersistentDisk gitRepo glusterfs iscsi persistentVolumeClaim photonPersistentDisk"
-    " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
-)
 TOLD: dict[str, tuple[dict[str, Any], str]] = {
     "PodSecurityContext.windowsOptions": (
         {"securityContext": {"windowsOptions": {"hostProcess": True}}},
@@ -85,10 +86,6 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "PodSpec.schedulingGroup": ({"schedulingGroup": {"podGroupName": "g"}}, "spec.schedulingGroup"),
     "PodSpec.workloadRef": ({"workloadRef": {"name": "w"}}, "spec.workloadRef"),
-    **{
-        f"Volume.{name}": ({"volumes": [{"name": "v", name: {}}]}, f"spec.volumes[0].{name}")
-        for name in VOLUMES.split()
-    },
 }
 
 
