@@ -31,7 +31,7 @@ from tests.fakes.ports import free_port
 from tests.fakes.programs import until
 from tests.fakes.runtime import FakeRuntime
 
-pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.seconds(30)]
 
 PROGRAMS = {
     "orch-apiserver": "orch.server.main",
@@ -175,6 +175,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await runtime.stop()
 
 
+@pytest.mark.alone  # it measures how soon the node is Ready
 async def test_the_printed_commands_make_a_ready_node_also_after_two_years(served: Served) -> None:
     admin, machine = served.admin, served.machine
     began_s = time.monotonic()
