@@ -17,7 +17,7 @@ from orch.server.storage.base import Change, Write
 from orch.server.storage.tally import place_in
 
 COMMIT_WRITES = 512  # of one commit: beyond this it gains nothing (reference/performance.md B5)
-COMMIT_BYTES = 128 * 1024  # of its objects, without a single larger write
+COMMIT_BYTES = 64 * 1024  # of its objects, without a single larger write
 _NAMESPACES = "/namespaces/"
 
 
