@@ -39,6 +39,11 @@ def weigh(body: bytes, owner: object) -> None:
     _owner.set(owner)
 
 
+def owner() -> object:
+    """Whose the current request is; None for the server's own work."""
+    return _owner.get()
+
+
 async def compute(work: Callable[[], Result], stored: bytes = b"") -> Result:
     """`work()`, which must touch nothing that others use: in the thread when the body of this
     request, together with a stored object, is large.

@@ -127,12 +127,14 @@ async def delete_collection(
     ]
     del items
     deleted = 0
+
+    async def delete_one(key: str) -> Deleted:
+        await backend.deletions.take(turns.owner())
+        namespace, name = place_of(key)
+        return await delete(backend, target._replace(namespace=namespace, name=name), options)
+
     for some in _batches(selected):
-        results = await asyncio.gather(
-            *(delete(backend, target._replace(namespace=namespace, name=name), options)
-              for namespace, name in map(place_of, some)),
-            return_exceptions=True,
-        )  # fmt: skip
+        results = await asyncio.gather(*map(delete_one, some), return_exceptions=True)
         for result in results:
             if isinstance(result, Deleted):
                 deleted += 1

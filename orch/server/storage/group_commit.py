@@ -1,9 +1,9 @@
-"""Storage over a local medium: one writer thread that commits everything queued.
+"""Storage over a local medium: one writer thread that commits what is queued.
 
 The thread owns the medium. It judges each queued write against the newest objects, commits the
 batch in one transaction and only then hands the changes to the event loop, which makes them
-visible and answers the callers: group commit without a timer, the batch being whatever waits.
-The medium itself (a file, a fake) is behind `Medium`.
+visible and answers the callers: group commit without a timer, the batch being what waits, as far
+as `lines` lets it in. The medium itself (a file, a fake) is behind `Medium`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from orch.server.storage.base import (
     Change,
@@ -26,6 +26,7 @@ from orch.server.storage.base import (
     Stored,
     Write,
 )
+from orch.server.storage.lines import Lines, Queued
 from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ def refuse(write: Write, head: int | None) -> StorageError | None:
     return None
 
 
-MAX_BATCH = 512  # commits beyond this gain nothing (reference/performance.md B5)
 CHECK_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 10.0  # for a medium that hangs: the program must end when it is told to
 
@@ -62,16 +62,7 @@ class Medium(Protocol):
         """May be called from any thread."""
 
 
-class _Queued(NamedTuple):
-    """Writes that belong together, and the future of their caller, who is answered with the first;
-    without writes, only a commit that must succeed.
-    """
-
-    writes: Sequence[Write]
-    answer: asyncio.Future[Change | None]
-
-
-_Batch = list[_Queued]
+_Batch = list[Queued]
 _Answers = list[tuple[asyncio.Future[Change | None], Change | StorageError | None]]
 
 
@@ -160,7 +151,7 @@ class GroupCommitStorage(MirroredStorage):
         answer: asyncio.Future[Change | None] = self._loop.create_future()
         if not self._collected:
             self._loop.call_soon(self._hand_over)
-        self._collected.append(_Queued(writes, answer))
+        self._collected.append(Queued(writes, answer))
         return await answer
 
     def _hand_over(self) -> None:
@@ -171,33 +162,43 @@ class GroupCommitStorage(MirroredStorage):
 
     def _run(self) -> None:
         """The writer thread: until None is queued, which `close` puts last."""
-        writer, loop = self._writer, self._loop
-        if writer is None or loop is None:
+        loop = self._loop
+        if loop is None:
             raise AssertionError("the writer thread runs before open")
-        open_for_more = True
+        lines, open_for_more = Lines(), True
         while open_for_more:
-            batch, open_for_more = self._take()
-            if batch:
-                changes, answers = writer.commit(batch)
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._publish, changes, answers)
+            batch, open_for_more = self._take(lines)
+            self._commit(batch, loop)
+        while lines.waiting:
+            self._commit(lines.take(), loop)
         self._medium.close()
         with contextlib.suppress(RuntimeError):  # too late: the loop is closed
             loop.call_soon_threadsafe(self._written.set)
 
-    def _take(self) -> tuple[_Batch, bool]:
-        """Wait for a batch, then take everything queued; False after the closing None."""
-        batch: _Batch = []
-        queued = self._queue.get()
-        while queued is not None:
-            batch += queued
-            if len(batch) >= MAX_BATCH:
-                return batch, True
-            try:
-                queued = self._queue.get_nowait()
-            except queue.Empty:
-                return batch, True
-        return batch, False
+    def _take(self, lines: Lines) -> tuple[_Batch, bool]:
+        """The next batch, for which it waits; False after the closing None."""
+        received, open_for_more = self._receive(block=not lines.waiting)
+        if len(received) == 1 and not lines.waiting:
+            return received, open_for_more  # alone: as a renewal mostly is
+        for queued in received:
+            lines.put(queued)
+        return lines.take(), open_for_more
+
+    def _receive(self, *, block: bool) -> tuple[_Batch, bool]:
+        """Everything that was handed over; `block` waits for something. False as for `_take`."""
+        received: _Batch = []
+        with contextlib.suppress(queue.Empty):
+            while (collected := self._queue.get(block=block)) is not None:
+                received += collected
+                block = False
+            return received, False
+        return received, True
+
+    def _commit(self, batch: _Batch, loop: asyncio.AbstractEventLoop) -> None:
+        if self._writer is not None and batch:
+            changes, answers = self._writer.commit(batch)
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._publish, changes, answers)
 
     def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
         """On the loop: make a committed batch visible, then answer its callers."""
@@ -219,7 +220,7 @@ class _Writer:
         self._heads = {stored.key: stored for stored in items}
         self._revision = revision
 
-    def commit(self, batch: Sequence[_Queued]) -> tuple[list[Change], _Answers]:
+    def commit(self, batch: Sequence[Queued]) -> tuple[list[Change], _Answers]:
         """Judge, commit and answer a batch; a failed commit leaves no trace but its answers.
 
         A full disk may still have room for changes and deletions: they are tried without the rest.
@@ -280,6 +281,6 @@ class _Writer:
                 self._heads[change.key] = change.previous
 
 
-def _creates(queued: _Queued) -> bool:
+def _creates(queued: Queued) -> bool:
     """Whether it needs room for a new object."""
     return any(write.data is not None and not write.expected for write in queued.writes)

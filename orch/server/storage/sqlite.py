@@ -39,14 +39,19 @@ _NOTE_BYTES = 4096  # of the reserve
 _SKIPPED = 1_000_000  # revisions: more than are given between two notes
 _FULL = "database or disk is full"  # as SQLite says it
 _ADVICE = "put a backup of both files back, or remove them to begin a new cluster"
-_PUT = (
-    "INSERT INTO objects VALUES {} ON CONFLICT (key) DO UPDATE"
-    " SET revision = excluded.revision, data = excluded.data"
+# A commit is one statement, through a view that only the connection has: around each statement the
+# writer gives the interpreter away several times, and may wait for it. Data that is NULL deletes.
+_VIEW = (
+    "CREATE TEMP VIEW changes AS SELECT key, revision, data FROM objects",
+    """CREATE TEMP TRIGGER change INSTEAD OF INSERT ON changes BEGIN
+        INSERT INTO objects SELECT NEW.key, NEW.revision, NEW.data WHERE NEW.data IS NOT NULL
+            ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, data = excluded.data;
+        DELETE FROM objects WHERE NEW.data IS NULL AND key = NEW.key;
+        UPDATE counters SET value = max(value, NEW.revision) WHERE name = 'revision';
+    END""",
 )
-_DROP = "DELETE FROM objects WHERE key IN ({})"
-# Of one statement. Around each the writer gives the interpreter away and may have to wait for it:
-# with one for each row, those of a commit took up to 65 ms beside a flood of writes.
-_ROWS = 64
+_CHANGE = "INSERT INTO changes VALUES "
+_ROWS = 256  # of one statement
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 # SQLite writes no page whose content stays the same: only a value that changes asks the medium.
 _CHECK = (
@@ -105,14 +110,14 @@ class SqliteMedium:
         if begins and self._reserve.is_spent:
             raise StorageFailed(f"cannot write {self._path}: {_FULL}")
         try:
-            _transact(connection, changes, revision)
+            _transact(connection, changes)
         except sqlite3.OperationalError as error:
             if begins or not changes or not self._is_full(error):
                 raise
             self._reserve.spend()
             # What is in the log goes to the file, and the log begins anew in the same place.
             connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            _transact(connection, changes, revision)
+            _transact(connection, changes)
 
     def _is_full(self, error: sqlite3.OperationalError) -> bool:
         """SQLite tells a full disk from a quota that is used up, which it calls a failed write."""
@@ -154,7 +159,7 @@ class SqliteMedium:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False,
-            cached_statements=3 * _ROWS,
+            cached_statements=2 * _ROWS,
         )  # fmt: skip
         # Exclusive before WAL: a second server on this file fails here, not midway.
         try:
@@ -162,6 +167,8 @@ class SqliteMedium:
             self._require_store(connection)
             for pragma in ("journal_mode = WAL", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
+            for statement in _VIEW:
+                connection.execute(statement)
         except (sqlite3.Error, StorageFailed):
             connection.close()
             raise
@@ -249,35 +256,29 @@ def _revision(connection: sqlite3.Connection) -> int:
     )
 
 
-def _transact(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:
+def _transact(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    """Of each key its last state; in one statement, which is a transaction, unless it is long."""
+    last = {change.key: change for change in changes}.values()
+    rows = [(one.key, one.revision, one.current and one.current.data) for one in last]
+    if len(rows) <= _ROWS:
+        _write(connection, rows)
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _write(connection, changes, revision)
+        for start in range(0, len(rows), _ROWS):
+            _write(connection, rows[start : start + _ROWS])
         connection.execute("COMMIT")
     except BaseException:
         connection.rollback()
         raise
 
 
-def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:
-    """Of each key its last state."""
-    last = {change.key: change for change in changes}.values()
-    stored = [(one.key, one.revision, one.current.data) for one in last if one.current is not None]
-    _execute(connection, _PUT, "(?, ?, ?)", stored)
-    _execute(connection, _DROP, "?", [(one.key,) for one in last if one.current is None])
-    connection.execute(_COUNT, (revision,))
-    if not changes:
+def _write(connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:
+        places = ", ".join(["(?, ?, ?)"] * len(rows))
+        connection.execute(_CHANGE + places, tuple(chain.from_iterable(rows)))
+    else:
         connection.execute(_CHECK)
-
-
-def _execute(
-    connection: sqlite3.Connection, statement: str, place: str, rows: Sequence[tuple[object, ...]]
-) -> None:
-    """For all rows, in as few statements as may be."""
-    for start in range(0, len(rows), _ROWS):
-        some = rows[start : start + _ROWS]
-        places = ", ".join([place] * len(some))
-        connection.execute(statement.format(places), tuple(chain.from_iterable(some)))
 
 
 def _why(error: OSError | sqlite3.Error) -> str:

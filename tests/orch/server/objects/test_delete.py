@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from orch.server.objects.backend import Backend
+from orch.server.objects.backend import DELETIONS_A_TURN, Backend
 from orch.server.objects.delete import decide, delete, delete_collection
 from orch.server.objects.document import decode
 from orch.server.objects.modify import modify
@@ -173,6 +176,34 @@ async def test_a_large_collection_shares_commits_and_survives_a_failing_medium(
     before = medium.commits
     assert await delete_collection(backend, place("Lease"), everything, DeleteOptions()) == 150
     assert medium.commits - before < 50
+
+
+async def test_few_deletions_of_collections_begin_in_one_turn_of_the_loop(
+    backend: Backend,
+) -> None:
+    """Of all collections together: whoever asks meanwhile has to wait for several turns."""
+    for number in range(150):
+        await made(backend, "Lease", {"metadata": {"name": f"l{number}"}})
+    turn, begun = 0, Counter[int]()
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    def count(*_: object) -> None:
+        begun[turn] += 1
+
+    counting = asyncio.create_task(count_turns())
+    counted = dataclasses.replace(backend, admit_deletion=count)
+    everything = parse_selection(nodes.LEASE_STRATEGY, "", "")
+    collections = (
+        delete_collection(counted, place("Lease"), everything, DeleteOptions()) for _ in range(3)
+    )
+    assert sum(await asyncio.gather(*collections)) == 150
+    counting.cancel()
+    assert max(begun.values()) <= DELETIONS_A_TURN
 
 
 async def test_a_dry_run_deletes_nothing(backend: Backend) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orch.server.storage import base, group_commit
+from orch.server.storage import base, group_commit, lines
 from orch.server.storage.group_commit import GroupCommitStorage
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.storage.contract import Make, StorageContract
@@ -98,6 +98,51 @@ async def test_who_waits_together_is_committed_together(medium: FakeMedium) -> N
     assert medium.commits < 100
     assert len(storage.list("/pods/").items) == 1000
     await storage.close()
+
+
+class RecordingMedium(FakeMedium):
+    """`batches` are the keys of each commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[str]] = []
+
+    def commit(self, changes: Sequence[base.Change], revision: int) -> None:
+        super().commit(changes, revision)
+        self.batches.append([change.key for change in changes])
+
+
+async def test_what_one_has_queued_keeps_no_other_from_the_next_commit() -> None:
+    medium = RecordingMedium()
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    medium.answering.clear()  # a commit is under way
+    many = [
+        asyncio.ensure_future(storage.create(f"/pods/a/{n}", bytes(11_000))) for n in range(200)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(storage.create("/leases/nodes/n", b"1"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    medium.answering.set()
+    await asyncio.gather(other, *many)
+    assert "/leases/nodes/n" in [key for batch in medium.batches[:2] for key in batch]
+    assert max(map(len, medium.batches)) <= lines.COMMIT_BYTES // 11_000 + 1
+    await storage.close()
+
+
+async def test_everything_queued_is_written_before_it_closes(medium: FakeMedium) -> None:
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    writes = [
+        asyncio.ensure_future(storage.create(f"/pods/a/{n}", bytes(lines.COMMIT_BYTES)))
+        for n in range(10)
+    ]
+    await asyncio.sleep(0)
+    await storage.close()
+    await asyncio.gather(*writes)
+    assert len(medium.objects) == 10
 
 
 async def test_refusals_alone_do_not_touch_the_medium(medium: FakeMedium) -> None:
