@@ -21,7 +21,7 @@ from orch.server.request.bodies import values_in
 
 SMALL = 2_000  # values; validation takes up to 10 µs for each
 TURN_S = 0.005
-SWITCH_S = 0.001  # how long a thread may compute while the loop waits for the interpreter
+SWITCH_S = 0.0003  # how long a thread may compute while another waits for the interpreter
 
 _sent: ContextVar[int] = ContextVar("values_sent", default=0)
 _owner: ContextVar[object] = ContextVar("owner", default=None)
