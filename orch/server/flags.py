@@ -21,6 +21,7 @@ from orch.server.storage import flags as storage_flags
 from orch.server.storage.flags import StorageFlags
 from orch.wire.names import APISERVER_PORT
 
+COMMANDS = ("doctor", "hash-password", "init")
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 DEFAULT_TIMEOUT_S = 60.0
@@ -134,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     flags = Parser(
         prog="orch-apiserver",
         description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
+        epilog=f"Commands: orch-apiserver {', '.join(COMMANDS)}.",
         allow_abbrev=False,
     )
     program_flags.add_version_flags(flags, "orch-apiserver")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from orch.component import tls
+from orch.component.flags.program_flags import USAGE
 from orch.component.http import httpd
 from orch.component.process import daemon, log_queue, notify, system
 from orch.component.process import files as process_files
@@ -36,16 +37,8 @@ SHORT_GRACE_S = 5.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
-    if list(given[:1]) == ["hash-password"]:
-        return _hash_password()
-    if list(given[:1]) == ["init"]:
-        from orch.server import authority  # with cryptography
-
-        return authority.run(given[1:])
-    if list(given[:1]) == ["doctor"]:
-        from orch.server import doctor  # with cryptography
-
-        return doctor.run(given[1:])
+    if given and not given[0].startswith("-"):
+        return _run_command(given[0], given[1:])
     try:
         flags = server_flags.parse(given)
         logs.configure(
@@ -56,6 +49,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         log_queue.print_final_line(f"{NAME}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
+
+
+def _run_command(word: str, rest: Sequence[str]) -> int:
+    match word:
+        case "doctor":
+            from orch.server import doctor  # with cryptography
+
+            return doctor.run(rest)
+        case "hash-password":
+            return _hash_password()
+        case "init":
+            from orch.server import authority  # with cryptography
+
+            return authority.run(rest)
+    known = ", ".join(server_flags.COMMANDS)
+    sys.stderr.write(f"{NAME}: error: unknown command {word!r}; the commands are {known}\n")
+    return USAGE
 
 
 def _hash_password() -> int:

@@ -228,3 +228,14 @@ def test_a_password_is_hashed_for_the_file(
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert main.main(["hash-password"]) == 1
     assert "give the password" in capsys.readouterr().err
+
+
+def test_a_word_that_is_no_command_is_named_with_the_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["inti"]) == 2
+    expected = "unknown command 'inti'; the commands are doctor, hash-password, init"
+    assert expected in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main.main(["--help"])
+    assert "Commands: orch-apiserver doctor, hash-password, init." in capsys.readouterr().out
