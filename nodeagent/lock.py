@@ -46,7 +46,8 @@ async def take_lock(path: str, *, wait: bool) -> int:
             waiting.failed("waiting for its shutdown: %s", error)
         except OSError as error:
             raise SetupError(
-                f"cannot use the lock file {path}: {error.strerror or error}"
+                f"cannot use the lock file {path}: {error.strerror or error}; "
+                "start the agent as root, or give it another --lock-file"
             ) from None
         await asyncio.sleep(_POLL_S)
 

@@ -7,6 +7,7 @@ mention (spec.md, "Node agent configuration merging"). Errors name file, line an
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -80,6 +81,8 @@ def _describe(detail: Any, layers: Layers) -> str:
     """A line for a pydantic error: place, field, problem."""
     path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
     message = problem_of(detail)
+    if detail["type"] == "extra_forbidden":
+        message += _suggest(path)
     if path:
         return _place(path, message, layers)
     first = message.split(" ", 1)[0]  # rules about several fields begin with a field
@@ -88,6 +91,17 @@ def _describe(detail: Any, layers: Layers) -> str:
     origin = nearest_origin((first,), layers)
     written = show_path(layers.as_written((first,), origin.source))
     return _at(origin, written + message.removeprefix(first), message)
+
+
+def _suggest(path: FieldPath) -> str:
+    """` (did you mean maxPods?)` for what is nearly a field."""
+    model: Any = NodeAgentConfiguration
+    for name in path[:-1]:
+        field = getattr(model, "model_fields", {}).get(name)
+        model = field and field.annotation
+    known = getattr(model, "model_fields", {})
+    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.75)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _place(path: FieldPath, message: str, layers: Layers) -> str:

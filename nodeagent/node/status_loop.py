@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from nodeagent.node.rules import conditions, contention, labels, pressure, status
@@ -40,6 +40,17 @@ JITTER = 0.04
 TRIES = 5
 FAST_S, FAST_FOR_S = 0.1, 120.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between attempts to register
+# What a refusal says → what to do about it.
+_NEXT_STEPS: Mapping[str, str] = {
+    "certificate verify failed": "put the server's authority into the kubeconfig",
+    "client certificate": "have one issued by the server's authority, as 'nodeagent join' does",
+    "connection refused": "check that the server runs, and its address in the kubeconfig",
+    'forbidden: User "system:node:': "certificate and --hostname-override must name one node",
+}
+
+
+def _next_step(text: str) -> str:
+    return next((f"; {step}" for sign, step in _NEXT_STEPS.items() if sign in text), "")
 
 
 async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
@@ -247,7 +258,8 @@ class StatusLoop:
                 self._outage.recovered("reporting the status of node %s again", name)
                 return True
         self.failures += 1
-        self._outage.failed("cannot report the status of node %s, retrying: %s", name, error)
+        lost = "cannot report the status of node %s, retrying: %s%s"
+        self._outage.failed(lost, name, error, _next_step(str(error)))
         return False
 
     async def _current(self, client: ApiClient, facts: NodeFacts) -> Node:

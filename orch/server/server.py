@@ -63,7 +63,7 @@ from orch.server.pressure import MemoryPressure
 from orch.server.request import aliases
 from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
-from orch.server.storage.base import Storage, StorageFailed, Stored
+from orch.server.storage.base import Storage, StorageFailed, StorageUnavailable, Stored
 from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.storage.tally import NodeTally
@@ -175,6 +175,8 @@ class Server:
                 informer.load()
             self._quotas.informer.load()
             await self.storage_health.look()
+        except StorageUnavailable as error:
+            raise SetupError(f"{error}; start etcd, or correct --etcd-servers") from error
         except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
         self._opened = True

@@ -24,6 +24,7 @@ from tests.fakes.api import FakeApi
 pytestmark = pytest.mark.looptime
 
 REFUSED = TransportError("cannot reach https://api: connection refused")
+TOLD = f"{REFUSED}; check that the server runs, and its address in the kubeconfig"
 
 
 class Reported:
@@ -262,7 +263,7 @@ async def test_a_failing_round_leaves_the_next_to_its_time(
     texts = [record.getMessage() for record in caplog.records]
     assert texts == [
         "node n1 is registered",
-        f"cannot report the status of node n1, retrying: {REFUSED}",
+        f"cannot report the status of node n1, retrying: {TOLD}",
         "reporting the status of node n1 again (after 20.0 s)",
     ]
 
@@ -281,7 +282,20 @@ async def test_an_outage_that_gets_another_cause_says_that_one_too(
 
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     lost = "cannot report the status of node n1, retrying: "
-    assert said == [f"{lost}{cause}" for cause in (REFUSED, forbidden)]
+    assert said == [f"{lost}{cause}" for cause in (TOLD, forbidden)]
+
+
+async def test_a_refusal_that_an_operator_can_end_says_how(
+    told: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    told.start()
+    await asyncio.sleep(1)
+    told.facts = node.facts(images=())
+    expired = "the client certificate expired on 2026-01-01T00:00:00Z"
+    told.api.fail(TransportError(expired), times=float("inf"))
+    await asyncio.sleep(60)
+    step = "have one issued by the server's authority, as 'nodeagent join' does"
+    assert caplog.messages[-1].endswith(f"retrying: {expired}; {step}")
 
 
 async def test_what_others_wrote_in_between_is_not_overwritten(told: Reported) -> None:
