@@ -43,7 +43,9 @@ class Ports:
             (healthz, "--healthz-port"),
         ):
             if port and (problem := _problem(port)):
-                raise SetupError(f"cannot listen on {_HOST}:{port}{problem}; choose another {flag}")
+                variable = flag.strip("-").replace("-", "_").upper()
+                other = f"choose another {flag} (make run: {variable}=…)"
+                raise SetupError(f"cannot listen on {_HOST}:{port}{problem}; {other}")
         if problem := _problem(0):
             raise SetupError(f"a local cluster needs {_HOST}, the address of this machine{problem}")
         free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))

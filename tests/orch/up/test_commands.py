@@ -127,7 +127,8 @@ def test_a_port_of_0_becomes_a_free_one(free_port: Callable[[], int]) -> None:
 def test_a_taken_port_is_named_with_its_holder_before_anything_is_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        expected = f"127.0.0.1:{port}: address already in use .pid {os.getpid()}, .*--healthz-port"
+        advice = "choose another --healthz-port .make run: HEALTHZ_PORT=…"
+        expected = f"127.0.0.1:{port}: address already in use .pid {os.getpid()}, .*{advice}"
         with pytest.raises(SetupError, match=expected):
             Ports.choose(apiserver=0, nodeagent=0, healthz=port)
 
