@@ -11,7 +11,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
-SPARE := plain-objects plain-server
+SPARE := plain-objects plain-server plain-nodeagent
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.
@@ -41,13 +41,15 @@ waiting: $(VENV)/.test-ready
 	$(PYTEST) -n auto -m "not soak and not alone" --ignore=$(MACHINE) $(OTHERS) $(WAITING)
 
 alone: $(VENV)/.test-ready
-	$(PYTEST) -m alone tests/attacks tests/e2e/test_join.py tests/e2e/test_resize.py
+	$(PYTEST) -m alone tests/attacks tests/e2e/test_resize.py
 
+# A join is waited for more than it works.
 machine: $(VENV)/.test-ready
 	nice -n 19 $(PYTEST) $(MACHINE)
+	nice -n 5 $(PYTEST) -m alone tests/e2e/test_join.py
 
 spare:
-	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
+	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
