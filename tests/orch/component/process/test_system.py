@@ -25,6 +25,8 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits, with a variable of its own."""
     environment = {**os.environ, "MARK": "yes"}
     with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():
+            time.sleep(0.001)  # it has begun, and the kernel lays them out
         yield process
         process.kill()
 
