@@ -31,8 +31,8 @@ run: $(VENV)/.run-ready
 		--healthz-port "$${HEALTHZ_PORT:-10248}" \
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
-# Tests that measure time come last, and leave half of the machine to what is in no hurry: that has
-# no turn when they want one.
+# Tests that measure time come last, and leave half of the machine to what is in no hurry: that
+# hardly has a turn when they want one.
 test:
 	$(MAKE) --no-print-directory --keep-going --jobs=2 waiting plain
 	$(MAKE) --no-print-directory --keep-going --jobs=3 alone machine spare

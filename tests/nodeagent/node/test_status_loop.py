@@ -268,34 +268,23 @@ async def test_a_failing_round_leaves_the_next_to_its_time(
     ]
 
 
-async def test_an_outage_that_gets_another_cause_says_that_one_too(
+async def test_an_outage_that_gets_another_cause_says_that_one_and_its_next_step_too(
     told: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
     told.start()
     await asyncio.sleep(1)
     told.facts = node.facts(images=())
     forbidden = errors.ApiError(403, "Forbidden", "nodes are not yours")
-    for failure in (REFUSED, forbidden, REFUSED):
+    expired = TransportError("the client certificate expired on 2026-01-01T00:00:00Z")
+    for failure in (REFUSED, forbidden, REFUSED, expired):
         told.api.heal()
         told.api.fail(failure, times=float("inf"))
         await asyncio.sleep(60)
 
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     lost = "cannot report the status of node n1, retrying: "
-    assert said == [f"{lost}{cause}" for cause in (TOLD, forbidden)]
-
-
-async def test_a_refusal_that_an_operator_can_end_says_how(
-    told: Reported, caplog: pytest.LogCaptureFixture
-) -> None:
-    told.start()
-    await asyncio.sleep(1)
-    told.facts = node.facts(images=())
-    expired = "the client certificate expired on 2026-01-01T00:00:00Z"
-    told.api.fail(TransportError(expired), times=float("inf"))
-    await asyncio.sleep(60)
-    step = "have one issued by the server's authority, as 'nodeagent join' does"
-    assert caplog.messages[-1].endswith(f"retrying: {expired}; {step}")
+    step = "; have one issued by the server's authority, as 'nodeagent join' does"
+    assert said == [f"{lost}{cause}" for cause in (TOLD, forbidden, f"{expired}{step}")]
 
 
 async def test_what_others_wrote_in_between_is_not_overwritten(told: Reported) -> None:

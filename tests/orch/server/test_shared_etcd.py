@@ -248,8 +248,8 @@ UNDECIDED = (429, 503, 504)  # not done, or of unknown outcome: a client applies
 async def test_both_agree_on_who_owns_what_whoever_applies_at_once(
     servers: list[Api], objects: int, rounds: int
 ) -> None:
-    """Nothing that was answered 200 is lost, and every field that two want is told of; of
-    20 objects 1,000 applies are under way at once.
+    """Nothing that was answered 200 is lost, and every field that two want is told of. Of
+    five objects 250 applies are under way at once, of 20 a thousand.
     """
     path = "/api/v1/namespaces/default/configmaps/shared-{}"
 
