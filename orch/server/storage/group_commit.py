@@ -162,15 +162,15 @@ class GroupCommitStorage(MirroredStorage):
 
     def _run(self) -> None:
         """The writer thread: until None is queued, which `close` puts last."""
-        loop = self._loop
-        if loop is None:
+        writer, loop = self._writer, self._loop
+        if writer is None or loop is None:
             raise AssertionError("the writer thread runs before open")
         lines, open_for_more = Lines(), True
         while open_for_more:
             batch, open_for_more = self._take(lines)
-            self._commit(batch, loop)
+            self._commit(batch, writer, loop)
         while lines.waiting:
-            self._commit(lines.take(), loop)
+            self._commit(lines.take(), writer, loop)
         self._medium.close()
         with contextlib.suppress(RuntimeError):  # too late: the loop is closed
             loop.call_soon_threadsafe(self._written.set)
@@ -194,9 +194,9 @@ class GroupCommitStorage(MirroredStorage):
             return received, False
         return received, True
 
-    def _commit(self, batch: _Batch, loop: asyncio.AbstractEventLoop) -> None:
-        if self._writer is not None and batch:
-            changes, answers = self._writer.commit(batch)
+    def _commit(self, batch: _Batch, writer: _Writer, loop: asyncio.AbstractEventLoop) -> None:
+        if batch:
+            changes, answers = writer.commit(batch)
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._publish, changes, answers)
 
