@@ -217,7 +217,6 @@ class Allocations:
     def _set(self, uid: str, allocation: SizeGrant) -> None:
         self._allocated[uid] = allocation
         self._entries[uid] = _written(allocation)
-        self._file.changed()
 
     def _allocated_pod(self, pod: Pod) -> Pod:
         uid = pod.metadata.uid or ""

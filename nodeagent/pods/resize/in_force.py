@@ -95,7 +95,6 @@ class SizesInForce:
             containers={id_: size for id_, size in sizes.items() if id_ in here},
             restarting=frozenset({*told.restarting, *restarting} & here),
         )
-        self._file.changed()
         await self._file.save(self._entries)
 
     def forget(self, uid: str) -> None:

@@ -34,31 +34,28 @@ class StateFile:
     def __init__(self, path: str | Path, what: str) -> None:
         self.path = str(path)
         self._what = what
-        self._written = b""
-        self._changes = 0
-        self._saved = 0  # how many of the changes are on disk
+        self._saved: dict[str, Any] | None = {}  # entries that are on disk; None: not known
         self._lock = asyncio.Lock()
         self._unwritten = OnceLog(log, logging.ERROR)
 
-    def changed(self) -> None:
-        """The entries are not those on disk any more."""
-        self._changes += 1
-
     async def save(self, entries: Callable[[], dict[str, Any]]) -> bool:
         """Wait until the entries as they are now are on disk; False when they cannot be written.
-        Whoever comes while others wait writes for all of them.
+        What is in the file beyond them stays until it is next written. Whoever comes while others
+        wait writes for all of them. An entry is replaced, never changed in place.
         """
         async with self._lock:
-            if self._saved == self._changes:
+            snapshot = entries()
+            if self._saved is not None and snapshot.items() <= self._saved.items():
+                self._saved = snapshot
                 return True
-            saving, snapshot = self._changes, entries()
+            self._saved = None
             try:
                 await loops.finish_in_thread(partial(self.write, snapshot), name=self._what)
             except OSError as error:
                 text = "cannot keep %s in %s: %s"
                 self._unwritten.failed(text, self._what, self.path, error.strerror or error)
                 return False
-            self._saved = saving
+            self._saved = snapshot
             self._unwritten.recovered()
             return True
 
@@ -81,17 +78,16 @@ class StateFile:
             raise self._refusal("it is not a file of this agent, or damaged") from None
         if not isinstance(entries, dict):
             raise self._refusal("it has no entries")
+        self._saved = entries
         return entries
 
     def write(self, entries: dict[str, Any]) -> None:
-        """Replace the file, unless it has these entries. OSError. Blocking."""
+        """Replace the file. OSError. Blocking."""
         data = json.dumps({"entries": entries}, separators=(",", ":"), sort_keys=True)
         blob = json.dumps({"checksum": checksum(data), "data": data}).encode()
         if len(blob) > _MAX_BYTES:  # the next agent would refuse it
             raise OSError(errno.EFBIG, f"it would have {len(blob)} bytes")
-        if blob != self._written:
-            replace_file(self.path, blob, durable=True)
-            self._written = blob
+        replace_file(self.path, blob, durable=True)
 
     def refuse_entry(self, uid: str) -> SetupError:
         return self._refusal(f"the entry of pod {uid[:100]} cannot be read")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nodeagent.pods.resize import state_file
 from nodeagent.pods.resize.state_file import StateFile, checksum
+from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
 
 ENTRIES = {"uid": {"a": 1}}
@@ -58,12 +62,42 @@ async def test_only_changes_are_written_and_a_failure_is_told_and_made_good(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = file(tmp_path)
-    assert await kept.save(lambda: ENTRIES)
+    assert await kept.save(dict)
     assert not (tmp_path / "state").exists()
-    kept.changed()
     os.mkdir(tmp_path / "state")
     assert not await kept.save(lambda: ENTRIES)
     assert "cannot keep what pods were granted in" in caplog.text
     os.rmdir(tmp_path / "state")
     assert await kept.save(lambda: ENTRIES)
     assert kept.read() == ENTRIES
+
+
+async def test_what_the_file_has_is_not_written_again_nor_what_went_from_it(
+    tmp_path: Path,
+) -> None:
+    file(tmp_path).write({**ENTRIES, "other": {}})
+    kept = file(tmp_path)
+    kept.read()
+    before = os.stat(tmp_path / "state").st_ino
+    assert await kept.save(lambda: ENTRIES)
+    assert os.stat(tmp_path / "state").st_ino == before
+    assert await kept.save(lambda: {"uid": {"a": 2}})
+    assert file(tmp_path).read() == {"uid": {"a": 2}}
+
+
+async def test_what_could_not_be_written_is_not_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new file may be in its place all the same, when only its directory cannot be flushed."""
+    kept = file(tmp_path)
+    assert await kept.save(lambda: ENTRIES)
+
+    def unflushed(path: str, content: bytes, **kwargs: Any) -> None:
+        replace_file(path, content, **kwargs)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(state_file, "replace_file", unflushed)
+        assert not await kept.save(lambda: {"uid": {"a": 2}})
+    assert await kept.save(lambda: ENTRIES)
+    assert file(tmp_path).read() == ENTRIES
