@@ -13,7 +13,7 @@ from typing import Any
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
 from orch.wire.podrules import isolation, lifecycle
-from orch.wire.podrules.podspec import DEFAULT_GRACE_S, PULL_POLICIES, document_places
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S, PULL_POLICIES
 from orch.wire.podrules.references import variable_causes, whole_object_causes
 from orch.wire.podrules.resources import RESIZED, resource_causes
 from orch.wire.validation import (
@@ -69,13 +69,15 @@ def all_causes(spec: Document, pod: PodFacts) -> Iterator[Cause]:
     ):
         if items := spec.get(name):
             yield from name_causes(items, f"spec.{name}", seen)
-            for path, container in document_places(spec, (name,)):
-                yield from rules(container, path, pod)
-    host_network = bool(spec.get("hostNetwork"))
-    together = document_places(spec, ("containers",))
-    yield from _host_port_causes(together, host_network=host_network)
-    for place in document_places(spec, ("initContainers",)):  # they run one after another
-        yield from _host_port_causes([place], host_network=host_network)
+            for index, container in enumerate(items):
+                yield from rules(container, f"spec.{name}[{index}]", pod)
+    shared, taken = bool(spec.get("hostNetwork")), set[tuple[str, str, int]]()
+    for index, container in enumerate(spec.get("containers") or ()):
+        path = f"spec.containers[{index}]"
+        yield from _host_port_causes(container, path, taken, host_network=shared)
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        path, own = f"spec.initContainers[{index}]", set[tuple[str, str, int]]()
+        yield from _host_port_causes(container, path, own, host_network=shared)  # it runs alone
 
 
 def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterator[Cause]:
@@ -140,9 +142,10 @@ def common_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cau
         yield from resource_causes(resources, f"{path}.resources")
     if container.get("resizePolicy"):
         yield from _resize_causes(container, f"{path}.resizePolicy", pod)
-    yield from isolation.container_causes(
-        container, path, host_users=pod.host_users, system=pod.system
-    )
+    if container.get("securityContext"):
+        yield from isolation.container_causes(
+            container, path, host_users=pod.host_users, system=pod.system
+        )
 
 
 def image_causes(container: Document, path: str) -> Iterator[Cause]:
@@ -154,22 +157,20 @@ def image_causes(container: Document, path: str) -> Iterator[Cause]:
 
 
 def _host_port_causes(
-    containers: Iterable[tuple[str, Document]], *, host_network: bool
+    container: Document, path: str, taken: set[tuple[str, str, int]], *, host_network: bool
 ) -> Iterator[Cause]:
-    """Ports of the host that several of the containers, given with their paths, ask for."""
-    taken: set[tuple[str, str, int]] = set()
-    for path, container in containers:
-        for index, port in enumerate(container.get("ports") or ()):
-            number, inner = port.get("hostPort") or 0, port.get("containerPort") or 0
-            at = f"{path}.ports[{index}].hostPort"
-            if host_network and number not in (0, inner):
-                text = "must match `containerPort` when `hostNetwork` is true"
-                yield causes.invalid_value(at, number, text)
-            number = number or (inner if host_network else 0)
-            place = port.get("protocol") or "TCP", port.get("hostIP") or "", number
-            if number and place in taken:
-                yield causes.duplicate(at, "/".join(map(str, place)))
-            taken.add(place)
+    """Ports of the host must differ from those `taken`, to which they are added."""
+    for index, port in enumerate(container.get("ports") or ()):
+        number, inner = port.get("hostPort") or 0, port.get("containerPort") or 0
+        at = f"{path}.ports[{index}].hostPort"
+        if host_network and number not in (0, inner):
+            text = "must match `containerPort` when `hostNetwork` is true"
+            yield causes.invalid_value(at, number, text)
+        number = number or (inner if host_network else 0)
+        place = port.get("protocol") or "TCP", port.get("hostIP") or "", number
+        if number and place in taken:
+            yield causes.duplicate(at, "/".join(map(str, place)))
+        taken.add(place)
 
 
 def _port_causes(ports: Iterable[Document], path: str) -> Iterator[Cause]:

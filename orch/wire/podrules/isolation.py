@@ -22,6 +22,7 @@ from orch.wire.validation import descending_path_problems, dns1123_subdomain_pro
 
 Document = Mapping[str, Any]
 
+POD_FIELDS = ("securityContext", "shareProcessNamespace", "hostUsers", "runtimeClassName")
 _WINDOWS = "windowsOptions"  # without effect, and named by the agent
 _LINUX = "linux"
 _NOT_OF_LINUX = "windows options cannot be set for a linux pod"

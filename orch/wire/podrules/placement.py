@@ -22,6 +22,7 @@ from orch.wire.validation import (
 
 Document = Mapping[str, Any]
 
+FIELDS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulingGates")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT_MAX = 100

@@ -8,14 +8,13 @@ modules of their own; `isolation` has what agents here cannot do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
-from orch.wire.podrules import isolation
+from orch.wire.podrules import isolation, placement
 from orch.wire.podrules.containers import all_causes, pod_facts
-from orch.wire.podrules.placement import placement_causes
 from orch.wire.podrules.resources import pod_level_causes, resource_causes
 from orch.wire.podrules.volumes import volume_causes
 from orch.wire.validation import (
@@ -74,20 +73,27 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
         yield from causes.unless_one_of(spec, name, choices, "spec")
     if facts.system not in ("", "linux"):  # pod security asks less of pods for Windows
         yield causes.not_supported("spec.os.name", facts.system, ("linux",))
-    yield from placement_causes(spec)
-    yield from isolation.pod_causes(spec)
+    for fields, rule in _PARTS:
+        if not spec.keys().isdisjoint(fields):
+            yield from rule(spec)
+    if spec.get("dnsPolicy") == "None" or not spec.keys().isdisjoint(_RARE):
+        yield from _rare_causes(spec)
+
+
+def _name_causes(spec: Document) -> Iterator[Cause]:
     for name, problems in _NAMES.items():
         if value := spec.get(name):
             found = problems(value) if isinstance(value, str) else ("must be a text",)
             yield from causes.invalid_values(f"spec.{name}", value, found)
     if spec.get("hostnameOverride"):
         yield from _override_causes(spec)
+
+
+def _deadline_causes(spec: Document) -> Iterator[Cause]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not is_within(deadline, 1, INT32_MAX):
         text = f"must be between 1 and {INT32_MAX}, inclusive"
         yield causes.invalid_value("spec.activeDeadlineSeconds", deadline, text)
-    if spec.get("dnsPolicy") == "None" or not spec.keys().isdisjoint(_RARE):
-        yield from _rare_causes(spec)
 
 
 def _rare_causes(spec: Document) -> Iterator[Cause]:
@@ -156,3 +162,12 @@ def _texts(record: Document, name: str) -> list[str]:
 
 def is_within(number: Any, least: int, most: int) -> bool:
     return isinstance(number, int) and least <= number <= most
+
+
+# Rules that are asked only about a spec that has one of the fields, in the order of their causes.
+_PARTS: tuple[tuple[Collection[str], Callable[[Document], Iterator[Cause]]], ...] = (
+    (placement.FIELDS, placement.placement_causes),
+    (isolation.POD_FIELDS, isolation.pod_causes),
+    (_NAMES, _name_causes),
+    (("activeDeadlineSeconds",), _deadline_causes),
+)

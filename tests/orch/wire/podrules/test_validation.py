@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orch.wire.errors import Cause
+from orch.wire.podrules import isolation, placement
 from orch.wire.podrules.validation import creation_causes, spec_causes
 from tests.orch.wire.podrules.podtable import (
     CONTAINER,
@@ -169,6 +170,31 @@ def test_a_cause_shows_only_the_beginning_of_what_is_too_long() -> None:
     found = [*spec_causes(spec(hostname=long)), *spec_causes(container(resources=resources))]
     assert len(found) >= 3
     assert all(len(cause.field) + len(cause.message) < 4000 for cause in found)
+
+
+class Asked(dict[str, Any]):
+    """An empty spec that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return default
+
+
+@pytest.mark.parametrize(
+    ("rule", "fields"),
+    [
+        (placement.placement_causes, placement.FIELDS),
+        (isolation.pod_causes, {*isolation.POD_FIELDS, "os"}),  # that only beside a context
+    ],
+)
+def test_a_rule_is_asked_about_every_spec_that_has_a_field_of_it(rule: Any, fields: Any) -> None:
+    spec = Asked()
+    assert list(rule(spec)) == []
+    assert spec.names
+    assert spec.names <= set(fields)
 
 
 MANY = 1000  # a list of containers or volumes may have no more
