@@ -96,17 +96,19 @@ def volume_references(spec: Mapping[str, Any]) -> Iterator[ApiReference]:
 
 def _of_container(container: Mapping[str, Any], path: str) -> Iterator[ApiReference]:
     holder = f"container {raw.text(container, 'name')}"
-    sources = [
-        (raw.mapping(variable, "valueFrom"), _OF_KEYS, f"{path}.env[{index}].valueFrom")
-        for index, variable in enumerate(raw.records(container, "env"))
-    ]
-    sources += [
-        (whole, _OF_WHOLES, f"{path}.envFrom") for whole in raw.records(container, "envFrom")
-    ]
-    for source, kinds, at in sources:
-        for field, kind in kinds.items():
-            if source.get(field) is not None:
-                yield ApiReference(kind, raw.text(source, field, "name"), at, holder)
+    for index, variable in enumerate(raw.records(container, "env")):
+        source, at = raw.mapping(variable, "valueFrom"), f"{path}.env[{index}].valueFrom"
+        yield from _of_source(source, _OF_KEYS, at, holder)
+    for source in raw.records(container, "envFrom"):
+        yield from _of_source(source, _OF_WHOLES, f"{path}.envFrom", holder)
+
+
+def _of_source(
+    source: Mapping[str, Any], kinds: Mapping[str, str], path: str, holder: str
+) -> Iterator[ApiReference]:
+    for field, kind in kinds.items():
+        if source.get(field) is not None:
+            yield ApiReference(kind, raw.text(source, field, "name"), path, holder)
 
 
 def variable_causes(
