@@ -84,10 +84,10 @@ class PodManifest:
 def static_pod(document: Document, origin: ManifestOrigin) -> PodManifest:
     """The pod of one parsed manifest, with its defaults; PodFileError."""
     written = written_pod(document)
-    pod = with_defaults(written.pod, document.value, origin)
+    pod = _of_node(written.pod, document.value, origin)
     for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
-    return PodManifest(pod, written.ignored)
+    return PodManifest(_marked(pod, origin), written.ignored)
 
 
 def written_pod(document: Document) -> PodManifest:
@@ -112,35 +112,38 @@ def written_pod(document: Document) -> PodManifest:
     return PodManifest(pod, tuple(ignored))
 
 
-def with_defaults(pod: Pod, manifest: object, origin: ManifestOrigin) -> Pod:
-    """The pod with its name on this node, namespace, uid, annotations and toleration."""
+def _of_node(pod: Pod, manifest: object, origin: ManifestOrigin) -> Pod:
+    """The pod with its node, its name there, a namespace and a uid."""
     meta = pod.metadata
-    uid = meta.uid or static_pod_uid(manifest, origin)
-    annotations = {
-        **(meta.annotations or {}),
-        names.ANNOTATION_CONFIG_SOURCE: origin.kind,
-        names.ANNOTATION_CONFIG_SEEN: times.format_time(origin.seen),
-        names.ANNOTATION_CONFIG_HASH: uid,
-    }
     metadata = meta.model_copy(
         update={
-            "uid": uid,
+            "uid": meta.uid or static_pod_uid(manifest, origin),
             "name": f"{meta.name}-{origin.node_name.lower()}",
             "namespace": meta.namespace or names.DEFAULT_NAMESPACE,
-            "annotations": annotations,
             "deletionTimestamp": None,
             "resourceVersion": None,
         }
     )
-    tolerations = list(pod.spec.tolerations or ())
-    if origin.kind == FILE:
-        tolerations.append(Toleration(operator="Exists", effect=NO_EXECUTE))
-    spec = pod.spec.model_copy(
-        update={"nodeName": origin.node_name, "tolerations": tolerations or None}
-    )
+    spec = pod.spec.model_copy(update={"nodeName": origin.node_name})
     return pod.model_copy(
         update={"metadata": metadata, "spec": spec, "status": PodStatus(phase="Pending")}
     )
+
+
+def _marked(pod: Pod, origin: ManifestOrigin) -> Pod:
+    """The pod with the annotations and the toleration that every pod of its origin has."""
+    annotations = {
+        **(pod.metadata.annotations or {}),
+        names.ANNOTATION_CONFIG_SOURCE: origin.kind,
+        names.ANNOTATION_CONFIG_SEEN: times.format_time(origin.seen),
+        names.ANNOTATION_CONFIG_HASH: pod.metadata.uid,
+    }
+    tolerations = list(pod.spec.tolerations or ())
+    if origin.kind == FILE:
+        tolerations.append(Toleration(operator="Exists", effect=NO_EXECUTE))
+    metadata = pod.metadata.model_copy(update={"annotations": annotations})
+    spec = pod.spec.model_copy(update={"tolerations": tolerations or None})
+    return pod.model_copy(update={"metadata": metadata, "spec": spec})
 
 
 def static_pod_uid(manifest: object, origin: ManifestOrigin) -> str:
