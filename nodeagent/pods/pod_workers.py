@@ -187,12 +187,13 @@ class PodWorkers:
         listed = [pod for source in self._sources for pod in source.pods()]
         over = {_uid(pod): pod for pod in listed if self._is_over(pod)}
         wanted, refused = registry.first_of_each([p for p in listed if _uid(p) not in over])
-        pods = await self._allocated(wanted)
+        if node := self._node(True):
+            self._update_settings(node)
+        pods = await self._allocated(wanted, node)
         for message in set(refused) - set(self._refused):
             log.error("%s", message)
         self._refused = refused
         self._registry.set_desired(pods, over=over.values(), complete=complete)
-        self._update_settings()
         now_s = asyncio.get_running_loop().time()
         uids = over.keys() | (live := set(map(_uid, pods)))
         self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in live}
@@ -220,9 +221,8 @@ class PodWorkers:
         uid = _uid(pod)
         return uid not in self._workers and self._registry.has_nothing(uid)
 
-    async def _allocated(self, desired: Sequence[Pod]) -> Sequence[Pod]:
+    async def _allocated(self, desired: Sequence[Pod], node: Node | None) -> Sequence[Pod]:
         """The pods with what this node has granted them; a resize waits for the node, too."""
-        node = self._node(True)
         allocatable = node.status.allocatable or {} if node else None
         return await self._services.allocations.settle(desired, self._unfinished(), allocatable)
 
@@ -252,11 +252,9 @@ class PodWorkers:
         if pod.metadata.deletionTimestamp:
             worker.remove(PodRemoval())
 
-    def _update_settings(self) -> None:
+    def _update_settings(self, node: Node) -> None:
         """Take over the node's allocatable resources and, without --node-ip, its address."""
-        settings, node = self._services.settings, self._node(True)
-        if node is None:
-            return
+        settings = self._services.settings
         internal = [a.address for a in node.status.addresses or () if a.type == "InternalIP"]
         self._services.settings = replace(
             settings,
