@@ -1,10 +1,10 @@
 """The event loop's time for parsing what clients send, shared among them.
 
 In one turn the loop reads all sockets that are ready, so without a bound a turn would take as long
-as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, and all together
-4, but whoever sends little need not wait for who sends much. What is more waits, unparsed: owners
-come in rotation, with a slice of one of their connections in a turn of the loop. Decrypting is
-charged as well. Knows neither HTTP nor requests.
+as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, with what it left
+of the 10 before, and all together 4, but whoever sends little need not wait for who sends much.
+What is more waits, unparsed: owners come in rotation, with a slice of one of their connections in a
+turn of the loop. Decrypting is charged as well. Knows neither HTTP nor requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from typing import Protocol
 
 WINDOW_S = 0.010
-OWN_S = 0.002  # of a window, for one owner
+OWN_S = 0.002  # of a window, for one owner: twice that is a handshake and the request after it
 ALL_S = 0.004
 LITTLE_S = 0.0003  # of one owner: a few requests
 
@@ -43,6 +43,7 @@ class Intake:
         self._loop = loop
         self._end_s = 0.0  # of the window
         self._used_s: dict[object, float] = {}  # in the window, by owner
+        self._before_s: dict[object, float] = {}  # the same of the window before
         self._all_s = 0.0
         self._ever_s = 0.0
         self._waiting: dict[object, deque[Receiver]] = {}  # by owner; the next one first
@@ -61,12 +62,14 @@ class Intake:
         self._wait(owner, receiver)
 
     def _begin(self, now_s: float) -> None:
+        self._before_s = self._used_s if now_s < self._end_s + WINDOW_S else {}
+        self._used_s = {}
         self._end_s = now_s + WINDOW_S
-        self._used_s.clear()
         self._all_s = 0.0
 
     def _has_time(self, owner: object) -> bool:
-        return self._used_s.get(owner, 0.0) < (OWN_S if self._all_s < ALL_S else LITTLE_S)
+        own_s = OWN_S + max(OWN_S - self._before_s.get(owner, 0.0), 0.0)
+        return self._used_s.get(owner, 0.0) < (own_s if self._all_s < ALL_S else LITTLE_S)
 
     def _parse(self, owner: object, receiver: Receiver) -> bool:
         """What another receiver takes for what comes out of a slice is charged there."""

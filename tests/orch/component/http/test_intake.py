@@ -8,7 +8,7 @@ import pytest
 
 from orch.component.http.intake import ALL_S, LITTLE_S, OWN_S, WINDOW_S, Intake
 
-SLICE_S = OWN_S / 3.9  # four exceed a share
+SLICE_S = OWN_S / 3.9  # four exceed a share, eight that and what was left of the one before
 
 
 class Clients:
@@ -73,27 +73,42 @@ async def test_what_is_sent_is_parsed_at_once_within_the_share_of_its_owner(
 async def test_what_exceeds_the_share_of_its_owner_waits_for_the_next_window(
     clients: Clients,
 ) -> None:
-    clients.send("a", 6)
-    assert (clients.parsed, clients.held, clients.released) == (["a"] * 4, ["a"], [])
+    clients.send("a", 14)
+    assert (clients.parsed, clients.held, clients.released) == (["a"] * 8, ["a"], [])
     assert await clients.turns(5) == []
+    clients.now_s += WINDOW_S
+    assert await clients.turns(5) == ["a"] * 4
     clients.now_s += WINDOW_S
     assert await clients.turns(5) == ["a"] * 2
     assert clients.released == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("before", "windows", "at_once"),
+    [(8, 1, 4), (4, 1, 4), (3, 1, 5), (1, 1, 7), (8, 2, 8)],
+)
+async def test_what_an_owner_left_of_the_window_before_it_has_in_this_one(
+    clients: Clients, before: int, windows: int, at_once: int
+) -> None:
+    clients.send("a", before)
+    clients.now_s += windows * WINDOW_S
+    clients.send("b", 20, payer="a")
+    assert clients.parsed[before:] == ["b"] * at_once
+
+
 async def test_all_connections_of_an_owner_share_its_time(clients: Clients) -> None:
     for name in "abcdef":
         clients.send(name, 2, "mallory")
-    assert clients.parsed == list("aabb")
+    assert clients.parsed == list("aabbccdd")
     clients.send("x", 1)
-    assert clients.parsed == list("aabbx")
+    assert clients.parsed == list("aabbccddx")
     clients.now_s += WINDOW_S
-    assert await clients.turns(20) == list("cdef")
+    assert await clients.turns(20) == list("efef")
 
 
 async def test_owners_that_wait_come_in_rotation_a_slice_in_a_turn(clients: Clients) -> None:
     for name in "abc":
-        clients.send(name, 7)
+        clients.send(name, 20)
     clients.now_s += WINDOW_S
     taken = [await clients.turns(1) for _ in range(9)]
     assert max(map(len, taken)) == 1
@@ -115,7 +130,7 @@ async def test_who_sends_little_need_not_wait_for_who_sends_much(clients: Client
     clients.send("a", 100)
     clients.send("b", 100)
     clients.send("c", 2)
-    assert clients.parsed == ["a"] * 4 + ["b"] * 4 + ["c"]
+    assert clients.parsed == ["a"] * 8 + ["b"] + ["c"]
     clients.now_s += WINDOW_S
     assert "c" in await clients.turns(3)
 
@@ -123,7 +138,7 @@ async def test_who_sends_little_need_not_wait_for_who_sends_much(clients: Client
 async def test_a_connection_waits_with_those_of_whoever_it_belongs_to_by_then(
     clients: Clients,
 ) -> None:
-    stranger = clients.send("a", 10, "network")
+    stranger = clients.send("a", 14, "network")
     clients.send("b", 10, "network")
     clients.send("c", 10, "network")
     stranger.payer = "mallory"
