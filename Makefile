@@ -4,6 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
+RUNTIME := $(or $(TEST_RUNTIME_BASE),.test/runtime/base)
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 # Parts of the tests that one process each runs, which collects nothing but its own: workers of
@@ -107,7 +108,11 @@ $(VENV)/.parts-ready: $(VENV)/.run-ready
 	tools/setup test "$(PYTHON)" "$(VENV)"
 	@touch $@
 
-$(VENV)/.test-ready: $(VENV)/.dev-ready $(VENV)/.parts-ready
+# Built beside the rest of the set-up: else all tests that need a runtime wait for the first of them.
+$(RUNTIME)/versions.json:
+	-tools/runtime build --base $(RUNTIME)
+
+$(VENV)/.test-ready: $(VENV)/.dev-ready $(VENV)/.parts-ready | $(RUNTIME)/versions.json
 	@touch $@
 
 lock: $(VENV)/.dev-ready
