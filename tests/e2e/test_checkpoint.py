@@ -23,29 +23,17 @@ def post(cluster: LocalCluster, path: str, *, check: bool = True) -> str:
     return done.stdout if check else done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def pod_name(cluster: LocalCluster) -> str:
-    name = f"demo-{cluster.node}"
-
-    def running() -> bool:
-        statuses = cluster.pod(name)["status"].get("containerStatuses", [])
-        return bool(statuses) and all(s["ready"] for s in statuses)
-
-    eventually(running, within_s=20, what="the demo pod is ready")
-    return name
-
-
 def test_a_checkpoint_is_one_private_archive_and_the_container_runs_on(
-    cluster: LocalCluster, pod_name: str
+    cluster: LocalCluster, demo: str
 ) -> None:
-    before = cluster.pod(pod_name)
-    answer = post(cluster, f"/checkpoint/default/{pod_name}/cpu")
+    before = cluster.pod(demo)
+    answer = post(cluster, f"/checkpoint/default/{demo}/cpu")
     match = re.fullmatch(r'\{"items":\["([^"]+)"\]\}\s*', answer)
     assert match, answer
     archive = Path(match[1])
     assert archive.parent == cluster.run_dir / "nodeagent" / "checkpoints"
     assert re.fullmatch(
-        rf"checkpoint-{pod_name}_default-cpu-"
+        rf"checkpoint-{demo}_default-cpu-"
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)\.tar",
         archive.name,
     )
@@ -55,7 +43,7 @@ def test_a_checkpoint_is_one_private_archive_and_the_container_runs_on(
         members = {name.removeprefix("./") for name in tar.getnames()}
     assert {"checkpoint/inventory.img", "config.dump", "spec.dump"} <= members
 
-    after = cluster.pod(pod_name)
+    after = cluster.pod(demo)
     busy = container_id(after, "cpu")
     assert busy == container_id(before, "cpu")
     used = read_cpu_ns(busy)
@@ -72,9 +60,9 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("path", "message"), UNKNOWN)
 def test_what_does_not_exist_is_404(
-    cluster: LocalCluster, pod_name: str, path: str, message: str
+    cluster: LocalCluster, demo: str, path: str, message: str
 ) -> None:
-    answer = post(cluster, path.format(pod=pod_name), check=False)
+    answer = post(cluster, path.format(pod=demo), check=False)
     assert message in answer or "could not find the requested resource" in answer, answer
 
 

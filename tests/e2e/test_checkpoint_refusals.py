@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.harness import LocalCluster, eventually
-from tests.e2e.test_checkpoint import pod_name as pod_name
 
 
 def ask(cluster: LocalCluster, method: str, path: str) -> tuple[int, str]:
@@ -58,12 +57,12 @@ NOWHERE = [
 
 @pytest.mark.parametrize("path", NOWHERE)
 def test_a_path_that_leads_nowhere_is_404_and_makes_nothing(
-    cluster: LocalCluster, pod_name: str, path: str
+    cluster: LocalCluster, demo: str, path: str
 ) -> None:
     store = cluster.run_dir / "nodeagent" / "checkpoints"
     before = os.listdir(store)
 
-    status, text = ask(cluster, "POST", path.format(pod=pod_name))
+    status, text = ask(cluster, "POST", path.format(pod=demo))
 
     assert status == 404, text
     assert LONG not in text
@@ -71,12 +70,12 @@ def test_a_path_that_leads_nowhere_is_404_and_makes_nothing(
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-def test_another_method_is_refused(cluster: LocalCluster, pod_name: str, method: str) -> None:
-    assert ask(cluster, method, f"/checkpoint/default/{pod_name}/cpu")[0] == 405
+def test_another_method_is_refused(cluster: LocalCluster, demo: str, method: str) -> None:
+    assert ask(cluster, method, f"/checkpoint/default/{demo}/cpu")[0] == 405
 
 
-def test_a_negative_timeout_is_500_with_a_reason(cluster: LocalCluster, pod_name: str) -> None:
-    status, text = ask(cluster, "POST", f"/checkpoint/default/{pod_name}/cpu?timeout=-1")
+def test_a_negative_timeout_is_500_with_a_reason(cluster: LocalCluster, demo: str) -> None:
+    status, text = ask(cluster, "POST", f"/checkpoint/default/{demo}/cpu?timeout=-1")
 
     assert status == 500
     assert "requires the timeout value to be > 0" in text
@@ -94,9 +93,9 @@ def link_for_store(cluster: LocalCluster, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_link_in_place_of_the_store_fails_closed(
-    cluster: LocalCluster, pod_name: str, link_for_store: Path
+    cluster: LocalCluster, demo: str, link_for_store: Path
 ) -> None:
-    status, text = ask(cluster, "POST", f"/checkpoint/default/{pod_name}/cpu")
+    status, text = ask(cluster, "POST", f"/checkpoint/default/{demo}/cpu")
 
     assert status == 500
     assert "checkpoints is not a directory; move it away" in text
@@ -104,8 +103,8 @@ def test_a_link_in_place_of_the_store_fails_closed(
     assert ask(cluster, "GET", "/checkpoint")[0] == 500
 
 
-def test_a_failure_is_an_event_of_the_pod_and_counted(cluster: LocalCluster, pod_name: str) -> None:
-    status, _ = ask(cluster, "POST", f"/checkpoint/default/{pod_name}/cpu?timeout=-1")
+def test_a_failure_is_an_event_of_the_pod_and_counted(cluster: LocalCluster, demo: str) -> None:
+    status, _ = ask(cluster, "POST", f"/checkpoint/default/{demo}/cpu?timeout=-1")
     assert status == 500
 
     def told() -> bool:

@@ -15,17 +15,9 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 @pytest.fixture(scope="module")
-def demo(cluster: LocalCluster) -> dict[str, Any]:
-    """The demo pod as the API server shows it, once all of it runs."""
-    name = f"demo-{cluster.node}"
-
-    def running() -> dict[str, Any] | None:
-        pod = cluster.pod(name)
-        ready = [s["ready"] for s in pod["status"].get("containerStatuses", [])]
-        return pod if len(ready) == 3 and all(ready) else None
-
-    pod: dict[str, Any] = eventually(running, within_s=20, what="the demo pod is ready")
-    return pod
+def pod(cluster: LocalCluster, demo: str) -> dict[str, Any]:
+    """The demo pod as the API server shows it."""
+    return cluster.pod(demo)
 
 
 def test_the_node_is_ready_with_its_facts(cluster: LocalCluster) -> None:
@@ -37,11 +29,11 @@ def test_the_node_is_ready_with_its_facts(cluster: LocalCluster) -> None:
     assert Path("/proc/sys/kernel/osrelease").read_text().strip() in row
 
 
-def test_pods_of_all_namespaces_are_listed(cluster: LocalCluster, demo: dict[str, Any]) -> None:
+def test_pods_of_all_namespaces_are_listed(cluster: LocalCluster, pod: dict[str, Any]) -> None:
     rows = cluster.kubectl("get", "pods", "-A").stdout.splitlines()
     assert rows[0].split() == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert any(
-        r.split()[:4] == ["default", demo["metadata"]["name"], "3/3", "Running"] for r in rows
+        r.split()[:4] == ["default", pod["metadata"]["name"], "3/3", "Running"] for r in rows
     )
 
 
@@ -53,10 +45,10 @@ def test_nodes_pods_and_leases_print_in_one_call(cluster: LocalCluster) -> None:
 
 
 def test_describe_node_tells_conditions_capacity_and_pods(
-    cluster: LocalCluster, demo: dict[str, Any]
+    cluster: LocalCluster, pod: dict[str, Any]
 ) -> None:
     shown = cluster.kubectl("describe", "node", cluster.node).stdout
-    for text in ("MemoryPressure", "NodeAgentReady", "Allocatable:", demo["metadata"]["name"]):
+    for text in ("MemoryPressure", "NodeAgentReady", "Allocatable:", pod["metadata"]["name"]):
         assert text in shown
     assert "kernel" in shown.lower()
 
@@ -112,7 +104,7 @@ def container_id(pod: dict[str, Any], name: str) -> str:
 
 
 def test_disks_are_in_the_summary_of_a_pod_that_just_started(
-    cluster: LocalCluster, demo: dict[str, Any]
+    cluster: LocalCluster, pod: dict[str, Any]
 ) -> None:
     def disks() -> dict[str, Any] | None:
         container = summary_of(cluster, "cpu")
@@ -125,9 +117,9 @@ def test_disks_are_in_the_summary_of_a_pod_that_just_started(
 
 
 def test_cpu_in_the_summary_is_the_kernels_counter(
-    cluster: LocalCluster, demo: dict[str, Any]
+    cluster: LocalCluster, pod: dict[str, Any]
 ) -> None:
-    busy = container_id(demo, "cpu")
+    busy = container_id(pod, "cpu")
     seen: list[int] = []
     for _ in range(3):
         before = read_cpu_ns(busy)
@@ -140,9 +132,9 @@ def test_cpu_in_the_summary_is_the_kernels_counter(
 
 
 def test_memory_in_the_summary_is_usage_minus_inactive_file(
-    cluster: LocalCluster, demo: dict[str, Any]
+    cluster: LocalCluster, pod: dict[str, Any]
 ) -> None:
-    holder = container_id(demo, "memory")
+    holder = container_id(pod, "memory")
     before = read_working_set(holder)
     time.sleep(1.1)
     value = summary_of(cluster, "memory")["memory"]["workingSetBytes"]
@@ -157,9 +149,9 @@ def test_memory_in_the_summary_is_usage_minus_inactive_file(
 )
 @pytest.mark.parametrize("resource", ["cpu", "memory", "io"])
 def test_pressure_totals_in_the_summary_are_the_kernels(
-    cluster: LocalCluster, demo: dict[str, Any], resource: str
+    cluster: LocalCluster, pod: dict[str, Any], resource: str
 ) -> None:
-    busy = container_id(demo, "cpu")
+    busy = container_id(pod, "cpu")
     before = read_psi_totals(busy, resource)
     time.sleep(1.1)
     psi = summary_of(cluster, "cpu")[resource]["psi"]

@@ -17,9 +17,9 @@ from tests.orch.ctl.conftest import Result, run_command
 
 
 class Orchctl:
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, pod: str) -> None:
         self.cluster = cluster
-        self.pod = f"demo-{cluster.node}"
+        self.pod = pod
 
     def __call__(self, line: str, *, code: int = 0) -> Result:
         """Run a line of words; NODE and POD stand for the names."""
@@ -33,12 +33,10 @@ class Orchctl:
 
 
 @pytest.fixture(scope="module")
-def orchctl(cluster: LocalCluster) -> Orchctl:
-    orchctl = Orchctl(cluster)
+def orchctl(cluster: LocalCluster, demo: str) -> Orchctl:
+    orchctl = Orchctl(cluster, demo)
     found = "pod/POD --for condition=Ready --timeout 30s"
-    eventually(lambda: orchctl("get pod POD -o name --ignore-not-found").out, within_s=20,
-               what="the demo pod is known")  # fmt: skip
-    assert orchctl(f"wait {found}").out == f"pod/{orchctl.pod} condition met\n"
+    assert orchctl(f"wait {found}").out == f"pod/{demo} condition met\n"
     return orchctl
 
 

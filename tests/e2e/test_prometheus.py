@@ -36,7 +36,7 @@ PATHS = [
 
 @pytest.fixture(scope="module")
 def scraper(
-    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    cluster: LocalCluster, demo: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
     """A Prometheus with the jobs of deploy/, and the agent's probes, each second."""
     with prometheus(tmp_path_factory.mktemp("prometheus"), jobs(cluster)) as running:

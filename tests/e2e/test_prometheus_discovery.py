@@ -76,7 +76,7 @@ def jobs(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def scraper(
-    cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+    cluster: LocalCluster, demo: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
     with victoria_metrics(tmp_path_factory.mktemp("scraper"), jobs(cluster)) as running:
         yield running

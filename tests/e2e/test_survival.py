@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -19,13 +20,24 @@ from tests.e2e.harness import LocalCluster, eventually
 pytestmark = pytest.mark.seconds(180)
 
 
+CONTAINERS = [
+    {"name": name, "image": "localhost/busybox:1", "command": ["sleep", "10000"]}
+    for name in ("a", "b", "c")
+]  # they rest, since the cluster lives for minutes
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kept"},
+    "spec": {"terminationGracePeriodSeconds": 0, "containers": CONTAINERS},
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def pod_name(cluster: LocalCluster) -> str:
-    name = f"demo-{cluster.node}"
+    (cluster.run_dir / "manifests" / "kept.json").write_text(json.dumps(POD))
+    name = f"kept-{cluster.node}"
     eventually(
-        lambda: len([i for i in cluster.container_ids(name).values() if i]) == 3,
-        within_s=20,
-        what="the demo pod runs",
+        lambda: len([i for i in cluster.container_ids(name).values() if i]) == len(CONTAINERS),
+        within_s=30,
+        what="the pod runs",
     )
     return name
 
