@@ -4,7 +4,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
+# What tests run containers and machines from; a record marks each as complete.
 RUNTIME := $(or $(TEST_RUNTIME_BASE),.test/runtime/base)
+TESTBED := $(or $(TEST_MACHINE_BASE),.test/testbed/base)
+BASES := $(addsuffix /versions.json,$(RUNTIME) $(TESTBED))
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 # Parts of the tests that one process each runs, which collects nothing but its own: workers of
@@ -108,11 +111,13 @@ $(VENV)/.parts-ready: $(VENV)/.run-ready
 	tools/setup test "$(PYTHON)" "$(VENV)"
 	@touch $@
 
-# Built beside the rest of the set-up: else all tests that need a runtime wait for the first of them.
+# Made beside the rest of the set-up: else many tests wait for the first that needs one.
 $(RUNTIME)/versions.json:
 	-tools/runtime build --base $(RUNTIME)
+$(TESTBED)/versions.json:
+	-$(PYTHON) -m tools.testbed.root $(TESTBED)
 
-$(VENV)/.test-ready: $(VENV)/.dev-ready $(VENV)/.parts-ready | $(RUNTIME)/versions.json
+$(VENV)/.test-ready: $(VENV)/.dev-ready $(VENV)/.parts-ready | $(BASES)
 	@touch $@
 
 lock: $(VENV)/.dev-ready

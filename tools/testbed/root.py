@@ -2,6 +2,7 @@
 
 `BASE/root` is never run in place: a machine uses an overlay of it or an image copied from it.
 `BASE/versions.json` is written last and marks the root as complete.
+`python -m tools.testbed.root BASE` makes it beforehand.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from tools.runtime_lib import locks, packages
@@ -96,3 +98,10 @@ def _complete(root: Path) -> None:
     (root / "etc/machine-id").write_text("")  # every boot is a machine of its own
     (root / "etc/fstab").write_text("")
     (root / "etc/hostname").write_text("testbed\n")
+
+
+if __name__ == "__main__":
+    try:
+        ensure(Path(sys.argv[1]).resolve())
+    except RuntimeToolError as error:
+        sys.exit(str(error))
