@@ -131,6 +131,7 @@ def test_no_error_about_a_configuration_shows_a_secret(secret: str) -> None:
             assert secret not in str(caught.value), text
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(5),
     deadline=None,

@@ -16,6 +16,7 @@ from orch.component.diagnostics.findings import Finding, fail, ok, warn
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_a_run_on_this_machine_prints_all_findings_as_json(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:

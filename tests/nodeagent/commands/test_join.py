@@ -152,6 +152,7 @@ async def test_a_node_that_was_off_for_a_year_joins_by_the_same_command(
     assert at.client.read_bytes() != old
 
 
+@pytest.mark.slow
 async def test_an_interrupted_join_goes_on_with_its_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

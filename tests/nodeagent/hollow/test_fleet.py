@@ -91,6 +91,7 @@ async def test_every_node_is_registered_ready_and_has_a_lease(hollow: Hollow) ->
     assert [a.address for a in node.status.addresses or ()] == ["198.18.0.4", "hollow-00003"]
 
 
+@pytest.mark.slow
 async def test_an_ended_watch_resumes_and_lists_nothing_again(hollow: Hollow) -> None:
     await until(lambda: all_are_up(hollow))
     fleet = Fleet(hollow.admin.transport.config, 1)

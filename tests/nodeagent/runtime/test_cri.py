@@ -270,6 +270,7 @@ async def test_a_server_with_another_protocol_is_an_error_within_the_deadline(
     await stranger.wait_closed()
 
 
+@pytest.mark.slow
 async def test_an_oversized_response_is_an_error_and_the_connection_survives(
     server: CriServer, runtime: CriRuntime
 ) -> None:

@@ -139,6 +139,7 @@ async def test_an_answer_beyond_every_measure_is_refused(
         await transport.request("GET", "/")
 
 
+@pytest.mark.slow
 async def test_an_answer_in_tiny_chunks_is_refused(
     send: Callable[..., Awaitable[Transport]],
 ) -> None:

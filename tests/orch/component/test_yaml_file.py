@@ -66,6 +66,7 @@ def test_deep_nesting_is_refused_before_the_composer_overflows_the_stack(opening
         parse_yaml(opening * 1_000_000, source="f")
 
 
+@pytest.mark.slow
 def test_a_large_flat_file_is_refused_before_it_fills_the_memory() -> None:
     with pytest.raises(YamlError, match="too many"):
         parse_yaml("[" + "1," * 3_000_000 + "]", source="f")
@@ -75,6 +76,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
     assert parse_yaml(b"\xef\xbb\xbfkind: x\n", source="f").value == {"kind": "x"}
 
 
+@pytest.mark.slow
 def test_aliases_cannot_grow_a_small_file_into_a_large_value() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]

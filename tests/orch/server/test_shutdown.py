@@ -48,6 +48,7 @@ async def until_ready_fails(connection: Connection) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("same_file_limit")
 async def test_readiness_fails_first_then_watches_end_and_requests_are_finished(
     server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

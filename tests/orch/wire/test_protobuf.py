@@ -37,6 +37,7 @@ def test_parts_of_what_the_message_does_not_know_do_not_count() -> None:
     require_few_fields(unknown, pb.Device.DESCRIPTOR, 1)
 
 
+@pytest.mark.slow
 def test_counting_takes_no_memory_for_each_field() -> None:
     found = b"\x0a\x00" * 50_000
     tracemalloc.start()

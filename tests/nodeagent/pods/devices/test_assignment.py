@@ -22,7 +22,7 @@ from tests.fakes.device_plugins import RESOURCE, PluginProgram, running, until
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import PodWorld, named
 
-pytestmark = pytest.mark.seconds(40)
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
 
 
 def wanting(count: int = 1, name: str = "app", **fields: Any) -> dict[str, Any]:
@@ -263,7 +263,6 @@ async def test_no_container_starts_with_devices_that_are_not_written_down(world:
         assert len(plugin.calls("Allocate")) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds",
     [

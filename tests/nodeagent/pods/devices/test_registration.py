@@ -23,7 +23,7 @@ from nodeagent.pods.devices.registration import Registration
 from orch.component.process import loops
 from tests.fakes.device_plugins import RESOURCE, PluginProgram, running, until
 
-pytestmark = pytest.mark.seconds(20)
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(20)]
 
 
 class Served:
@@ -209,7 +209,6 @@ async def test_one_list_is_read_at_a_time_however_often_plugins_register(
     assert most == 1
 
 
-@pytest.mark.slow
 async def test_a_stopped_plugin_gives_way_and_keeps_nobody_waiting(served: Served) -> None:
     async with running(served.folder, "2") as hung:
         await until(lambda: served.offered() == ResourceCount(2, 2))
@@ -308,7 +307,6 @@ async def test_plugins_that_never_list_count_as_well(
     await silent.stop(None)
 
 
-@pytest.mark.slow
 async def test_a_plugin_that_registers_in_a_loop_is_slowed_down(served: Served) -> None:
     """Its list is read at once each time, however long, and the log tells of it."""
     loop = asyncio.get_running_loop()

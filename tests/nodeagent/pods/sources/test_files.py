@@ -298,6 +298,7 @@ async def test_a_change_is_noticed_at_once_and_read_when_it_has_settled(manifest
     await running.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("replace", "ends"),
     [

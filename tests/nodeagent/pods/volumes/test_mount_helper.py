@@ -288,6 +288,7 @@ def test_a_peer_that_is_gone_is_not_taken_for_who_has_its_number_now(
     assert not kernel_mounts.mounts_on(root / SECRET)
 
 
+@pytest.mark.slow
 def test_a_silent_peer_keeps_nobody_waiting_for_long(root: Path, door: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
         silent.connect(str(door))

@@ -201,6 +201,7 @@ async def test_the_tokens_of_many_pods_are_asked_for_a_few_at_a_time() -> None:
     assert await known.of(pods[8], wanted) == found[8]
 
 
+@pytest.mark.slow
 async def test_pods_with_thousands_of_tokens_hold_up_no_pod_of_another_namespace() -> None:
     known = PodTokens(FakeApi(FakeStore(now)), now=now)  # type: ignore[arg-type]
     greedy = [

@@ -65,6 +65,7 @@ def test_every_file_system_is_queried_and_the_others_are_forgotten(tmp_path: Pat
     assert mounts.latest(str(tmp_path)) is None
 
 
+@pytest.mark.slow
 def test_a_hanging_file_system_keeps_its_last_value_and_delays_a_single_pass(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

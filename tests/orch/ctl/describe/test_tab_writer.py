@@ -34,6 +34,7 @@ def test_a_text_of_several_lines_is_as_many_lines() -> None:
     assert _text(("k:", "one\ntwo"), ("",), ("last\n",)) == "k:  one\n    two\n\nlast\n"
 
 
+@pytest.mark.slow
 def test_a_value_neither_forges_lines_nor_takes_long() -> None:
     assert _text(("A:", "x\nName:\tadmin")) == "A:  x\n    Name:\\tadmin"
     began_s = time.process_time()

@@ -45,6 +45,7 @@ async def test_the_logs_of_many_pods_are_told_apart(orchctl: Orchctl, api: HttpA
     assert {query["follow"] for query in asked} == {"true"}
 
 
+@pytest.mark.slow
 async def test_a_log_may_be_read_or_followed_for_a_time(orchctl: Orchctl, api: HttpApi) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield b"one\n"

@@ -194,6 +194,7 @@ async def test_a_binding_whose_outcome_is_unknown_keeps_its_room_and_is_tried_ag
     assert sorted(world.nodes_of().values()) == ["", "n1"]
 
 
+@pytest.mark.slow
 async def test_a_refused_binding_is_tried_again(world: World) -> None:
     await world.api.create(node("n1"))
     world.api.store.put(pod("p"))
@@ -204,6 +205,7 @@ async def test_a_refused_binding_is_tried_again(world: World) -> None:
     assert len(world.api.made("create", "pods")) == 3
 
 
+@pytest.mark.slow
 async def test_a_node_that_takes_no_more_of_a_namespace_is_left_out_for_its_pods(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +231,7 @@ async def test_a_node_that_takes_no_more_of_a_namespace_is_left_out_for_its_pods
     await until(lambda: world.nodes_of()["large"] == "n1")
 
 
+@pytest.mark.slow
 async def test_leaders_that_follow_one_another_overcommit_no_node(world: World) -> None:
     """Each ends in the midst of its bindings, which are let finish."""
     for number in range(20):

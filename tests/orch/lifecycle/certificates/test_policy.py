@@ -124,6 +124,7 @@ def test_hosts_that_many_nodes_report_belong_to_none_of_them() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_request_costs_nothing_for_what_nodes_report() -> None:
     """Each of a thousand that wait took as long as going through all addresses of all nodes."""
     reported = {f"x{n}": node(f"x{n}", *(f"h{n}-{i}" for i in range(5000))) for n in range(4)}

@@ -155,6 +155,7 @@ async def test_a_number_too_large_for_a_whole_one_breaks_no_table(api: Api, valu
     assert [row["cells"] for row in table.json["rows"]] == [["w", value], ["x", 7]]
 
 
+@pytest.mark.slow
 async def test_each_version_shows_the_same_objects(api: Api) -> None:
     newer = version("v2", storage=False)
     await define(api, definition("widgets", version(), newer))

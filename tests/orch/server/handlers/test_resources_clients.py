@@ -297,6 +297,7 @@ async def test_yaml_that_is_no_object_or_too_large_is_refused(
     assert (answer.status, text in answer.json["message"]) == (status, True), answer.text
 
 
+@pytest.mark.slow
 async def test_a_stream_and_a_very_long_list_are_not_written_in_yaml(api: Api) -> None:
     watch = await api.call("GET", f"{CONFIG_MAPS}?watch=true&timeoutSeconds=1", accept=YAML)
     assert (watch.status, watch.json["reason"]) == (406, "NotAcceptable")

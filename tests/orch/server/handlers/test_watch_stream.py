@@ -335,6 +335,7 @@ async def test_only_the_first_table_of_a_stream_names_the_columns(api: Api) -> N
         assert second["object"]["rows"][0]["cells"][0] == "b"
 
 
+@pytest.mark.slow
 async def test_many_events_come_whole_and_once(api: Api) -> None:
     async with watching(api, LEASES) as stream:
         await asyncio.gather(*(api.call("POST", LEASES, lease(f"l{n}")) for n in range(300)))

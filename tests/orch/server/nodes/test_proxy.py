@@ -193,6 +193,7 @@ async def test_an_agent_that_never_answers_is_given_up(api: Api, agent: Agent, m
     assert "did not begin to answer within 0.3 s" in answer.json["message"]
 
 
+@pytest.mark.slow
 async def test_an_answer_that_began_may_take_its_time(api: Api, agent: Agent, monkeypatch) -> None:
     monkeypatch.setattr(proxy, "HEADERS_TIMEOUT_S", 5.0)
     await api.call("POST", NODES, reported("n1", agent.port))

@@ -92,6 +92,7 @@ def test_the_content_type_says_which_form_it_is() -> None:
     assert negotiate(TABLE).content_type == "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
+@pytest.mark.slow
 def test_long_headers_are_not_remembered() -> None:
     """Strangers send them; 256 of many parameters each took 31 MiB."""
     tracemalloc.start()
