@@ -21,7 +21,7 @@ from tests.conftest_runtime import RealRuntime, remove_pod_cgroups
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.runtime_lib.images import BUSYBOX
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(20)]
 
 MIB = 2**20
 

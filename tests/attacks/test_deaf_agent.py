@@ -33,7 +33,7 @@ from tests.fakes.link import Link
 from tests.fakes.ports import free_port
 from tests.fakes.runtime import FakeRuntime
 
-pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.seconds(65)]
+pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.seconds(50)]
 
 PATIENCE_S = 60.0
 SEEN_WITHIN_S = 20.0  # once the network is whole again: a silence, and the longest pause of retries

@@ -13,7 +13,7 @@ from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.e2e.test_checkpoint import post
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(35)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(25)]
 
 MIB = 1 << 20
 LOG_BOUND = 4 * MIB

@@ -20,7 +20,7 @@ from tests.attacks.tenants import Tenant, pod
 from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(35)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(15)]
 
 MIB = 1 << 20
 CLASSES = "/apis/scheduling.orch.io/v1/priorityclasses"

@@ -22,7 +22,7 @@ from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tools.runtime_lib import images, instance
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(60)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(15)]
 
 # The users that images name: those that are root or may be, and those that are not.
 ROOTS = ("", "0", "0:1000", "root", "user", "4294967296", "4294967297:5")

@@ -17,6 +17,8 @@ import pytest
 from tests.attacks import harness
 from tests.attacks.harness import NEIGHBOUR, NODE, OPERATOR, TENANT, Attacked
 
+pytestmark = pytest.mark.seconds(25)
+
 MIB = 1024 * 1024
 OBJECTS, NAMESPACE_MIB, STORE_MIB = 200, 16, 24
 FLAGS = (

@@ -33,7 +33,7 @@ from tests.fakes.realpods import Agent, manifest, waiting
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
-    pytest.mark.seconds(40),
+    pytest.mark.seconds(15),
 ]
 
 DIRECT, CONTAINERS = 990, 10

@@ -19,7 +19,7 @@ from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.e2e.test_checkpoint import post
 from tests.e2e.test_first_five_minutes import container_id, read_cpu_ns
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(15)
 
 KEY = pyrage.x25519.Identity.generate()
 POD = """

@@ -17,7 +17,7 @@ from tests.e2e.harness import LocalCluster, eventually
 from tests.fakes import device_plugins
 from tests.fakes.device_plugins import RESOURCE
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(15)
 
 
 @contextmanager

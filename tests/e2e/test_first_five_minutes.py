@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.harness import LocalCluster, eventually
 
+pytestmark = pytest.mark.seconds(30)
+
 CGROUP = Path("/sys/fs/cgroup")
 
 

@@ -31,7 +31,7 @@ from tests.fakes.ports import free_port
 from tests.fakes.programs import until
 from tests.fakes.runtime import FakeRuntime
 
-pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.seconds(30)]
+pytestmark = [pytest.mark.may_block, pytest.mark.slow, pytest.mark.seconds(20)]
 
 PROGRAMS = {
     "orch-apiserver": "orch.server.main",

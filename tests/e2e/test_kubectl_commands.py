@@ -41,7 +41,7 @@ def tried() -> list[object]:
 
 pytestmark = [
     pytest.mark.skipif(not tried(), reason="no kubectl of a version in the table"),
-    pytest.mark.seconds(40),
+    pytest.mark.seconds(65),
 ]
 
 

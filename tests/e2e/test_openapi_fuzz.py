@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.e2e.apiserver import ApiServer, running
 
+pytestmark = pytest.mark.seconds(25)
+
 IN_TEST, IN_SOAK = 2, 60  # requests per operation
 EXISTING = "fuzzed"
 NAMESPACE = "default"

@@ -29,7 +29,10 @@ from tests.e2e.orchctltable import normal, without_empty
 from tests.orch.ctl.conftest import Result, run_command
 
 KUBECTL = newest_kubectl()
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+pytestmark = [
+    pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
+    pytest.mark.seconds(50),
+]
 
 OBJECTS = """
 apiVersion: v1

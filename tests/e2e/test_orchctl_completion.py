@@ -20,6 +20,8 @@ from tests.e2e.apiserver import running
 from tests.e2e.harness import ROOT
 from tests.orch.ctl.conftest import run_command
 
+pytestmark = pytest.mark.seconds(30)
+
 POD = """
 apiVersion: v1
 kind: Namespace

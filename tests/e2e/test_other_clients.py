@@ -19,7 +19,7 @@ from tests.e2e.apiserver import ApiServer, running
 CLIENTS = Path(f"{sys.prefix}-clients")
 PROGRAMS = Path(__file__).parent / "clients"
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.seconds(25)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.harness import PATIENCE_S, LocalCluster, eventually
 
-pytestmark = pytest.mark.seconds(40)
+pytestmark = pytest.mark.seconds(45)
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -14,6 +14,8 @@ from tests.conftest_runtime import RealRuntime
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually
 from tests.fakes.registry import PASSWORD, docker_registry, tell
 
+pytestmark = pytest.mark.seconds(20)
+
 SCRIPT = """
 echo "$COLOR $PASSWORD $S_user" > /told/env
 cat /config/color /config/nested/size /secret/password > /told/files

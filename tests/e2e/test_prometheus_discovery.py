@@ -15,7 +15,7 @@ import yaml
 from tests.e2e.harness import ROOT, LocalCluster, eventually
 from tests.fakes.prometheus import Prometheus, victoria_metrics
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.seconds(20)]
 
 CONFIG = ROOT / "deploy" / "prometheus-kubernetes.yml"
 # By panel of kubernetes-mixin (commit aa38e2b): what it asks, shortened. `C` chooses targets.

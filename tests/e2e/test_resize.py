@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.harness import LocalCluster, eventually
 from tests.e2e.test_pods import apply, busybox
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(10)
 
 CONTAINERS = ("a", "b")
 MI = 1 << 20

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(20)
 
 PROBE = (
     "echo seccomp=$(grep ^Seccomp: /proc/self/status | tr -dc 0-9) "

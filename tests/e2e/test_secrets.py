@@ -37,7 +37,7 @@ from tests.fakes.runtime import FakeRuntime
 from tests.orch.server.authn.test_credential_files import cheap
 from tests.preloaded import Copy
 
-pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600), pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600), pytest.mark.seconds(10)]
 
 PATIENCE_S = 120
 NODE = "n1"

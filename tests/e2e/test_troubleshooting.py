@@ -28,7 +28,7 @@ from tests.e2e.harness import ROOT, RUNTIME_BASE, LocalCluster, eventually
 from tests.fakes.registry import Registry
 from tests.troubleshooting import PROMISED, UNIT, says
 
-pytestmark = [pytest.mark.slow, pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 PATIENCE_S = 60.0

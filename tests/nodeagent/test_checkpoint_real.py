@@ -31,7 +31,7 @@ from tests.conftest_runtime import RealRuntime, provisioned, remove_pod_cgroups
 from tests.fakes.checkpoints import Pods
 from tests.fakes.realpods import Agent, manifest
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(40)
 
 # Without other programs: CRIU cannot seize a shell that is just starting one (it waits in vfork).
 COUNTING = "i=0; while true; do i=$((i+1)); echo $i > /count; done"

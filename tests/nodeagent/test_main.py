@@ -23,7 +23,7 @@ from orch.component.process.system import describe_process
 from tests import preloaded
 from tests.conftest import Pki
 
-pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(10)]
 
 PROGRAM = "nodeagent.main"
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second

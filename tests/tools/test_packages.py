@@ -26,6 +26,8 @@ from tests.nodeagent.commands.test_reset_real import until
 from tools.packages import deb, staging, wheels
 from tools.packages.contents import PACKAGES, Wheel, libraries
 
+pytestmark = pytest.mark.seconds(25)
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 SCRIPTS = [path for path in sorted(PACKAGING.glob("deb/*/p*")) if path.is_file()]

@@ -20,7 +20,7 @@ from tests.conftest_runtime import RealRuntime
 from tests.fakes.realpods import Agent, manifest, ready
 from tests.fakes.retained import retained
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.seconds(40)]
 
 AT_ONCE = 10
 SHORT_LIVED = 30

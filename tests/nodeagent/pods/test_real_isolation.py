@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.conftest_runtime import RealRuntime
 from tests.fakes.realpods import IMAGE, Agent, manifest
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(30)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(15)]
 
 
 def let_pass(directory: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest_runtime import provisioned
 from tests.fakes.realpods import Agent, manifest
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(30)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(40)]
 
 
 async def test_containers_outlive_their_runtime_and_are_kept(tmp_path: Path) -> None:

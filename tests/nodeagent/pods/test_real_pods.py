@@ -17,7 +17,7 @@ from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from tests.conftest_runtime import CGROUPS, RealRuntime
 from tests.fakes.realpods import Agent, manifest, waiting
 
-pytestmark = [pytest.mark.real, pytest.mark.seconds(30)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(40)]
 
 
 @pytest_asyncio.fixture

@@ -25,7 +25,7 @@ from tests.orch.server.customresources.widgets import (
 from tests.orch.server.harness import LEASES, MERGE, NODES, Answer, Api, Pki, lease, node
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.seconds(20)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.seconds(20)]
 
 NUMBERS = itertools.count()
 
