@@ -114,6 +114,7 @@ def test_many_followers_together_look_as_often_as_few(followers: int, interval_s
     assert follow_interval_s(followers) == interval_s
 
 
+@pytest.mark.slow
 async def test_a_reader_may_pause_in_a_log(logs: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server pauses when its own client does."""
     monkeypatch.setattr(slow_clients, "STALL_S", 0.1)

@@ -100,6 +100,7 @@ async def test_a_machine_joins_and_leaves(
     await client.transport.close()
 
 
+@pytest.mark.slow
 async def test_a_machine_that_left_joins_again_at_once_and_another_one_not_before(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -295,6 +295,7 @@ async def test_a_runtime_that_dies_during_a_call_is_unavailable(
         await call
 
 
+@pytest.mark.slow
 async def test_the_runtime_is_reached_again_within_a_second_of_its_return(
     server: CriServer, runtime: CriRuntime
 ) -> None:

@@ -76,6 +76,7 @@ async def test_calls_are_answered_refused_and_bounded(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 async def test_no_more_than_so_many_calls_are_worked_on(tmp_path: Path) -> None:
     path, words = tmp_path / "words.sock", Words()
     server = serving(path, words)

@@ -326,6 +326,7 @@ async def test_a_manifest_taken_away_and_put_back_at_once_ends_its_pod_first(
     await running.stop()
 
 
+@pytest.mark.slow
 async def test_a_directory_made_later_is_noticed(tmp_path: Path) -> None:
     running = Running(tmp_path / "later")
     assert await running.names() == []

@@ -184,6 +184,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_silent_strangers_hardly_keep_the_agent_waiting(root: Path, door: Path) -> None:
     door.chmod(0o666)
     door.parent.chmod(0o755)

@@ -211,6 +211,7 @@ def referring(number: int, namespace: str, count: int) -> Pod:
     return made.model_copy(update={"metadata": metadata})
 
 
+@pytest.mark.slow
 async def test_pods_that_refer_to_thousands_of_objects_keep_nobody_waiting() -> None:
     api = SlowApi()
     objects = PodObjects(api)  # type: ignore[arg-type]

@@ -290,6 +290,7 @@ sys.exit(daemon.run_daemon(main, name="x"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "code"), [("refuses", 1), ("ends at once", 1), ("stops", 0)])
 def test_a_log_that_nobody_reads_does_not_hold_up_the_exit(
     pipe: Pipe, what: str, code: int

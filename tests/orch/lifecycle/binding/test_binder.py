@@ -176,6 +176,7 @@ async def test_what_is_on_its_way_counts_and_no_node_is_overcommitted(world: Wor
     assert Counter(world.nodes_of().values()) == {"n0": 5, "n1": 5, "": 30}
 
 
+@pytest.mark.slow
 async def test_a_binding_whose_outcome_is_unknown_keeps_its_room_and_is_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

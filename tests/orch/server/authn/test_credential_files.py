@@ -170,6 +170,7 @@ async def test_users_take_turns_and_made_up_names_share_one(entries: Passwords, 
     assert slow.at_once == 1
 
 
+@pytest.mark.slow
 async def test_few_checks_of_one_user_wait(entries: Passwords, slow: Slow) -> None:
     guesses = [signing_in(entries, "ann", f"guess-{number}") for number in range(20)]
     await until(lambda: sum(task.done() for task in guesses) == 11)

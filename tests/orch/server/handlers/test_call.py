@@ -103,6 +103,7 @@ async def _raw(api: Api, path: str, accept: str) -> bytes:
     return body
 
 
+@pytest.mark.slow
 async def test_others_are_served_while_a_slow_client_reads(api: Api) -> None:
     record = {"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": "x" * 900_000}}
     for number in range(12):

@@ -159,6 +159,7 @@ async def test_a_client_that_leaves_its_websocket_ends_the_request(
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed_s", [1000.0, 0.0])
 async def test_a_reader_may_pause_in_a_log(
     api: Api, monkeypatch: pytest.MonkeyPatch, allowed_s: float

@@ -305,6 +305,7 @@ async def test_local_addresses_are_refused_unless_allowed(
     await api.stop()
 
 
+@pytest.mark.slow
 async def test_a_resolver_that_hangs_stops_nothing_else(
     api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

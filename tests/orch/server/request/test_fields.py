@@ -68,6 +68,7 @@ def test_reports_are_bounded() -> None:
     assert len(fields.unknown_fields("Pod", {str(n): 1 for n in range(1000)})) == 100
 
 
+@pytest.mark.slow
 def test_many_duplicates_are_counted_soon() -> None:
     body = b"{" + b",".join(b'"%d":1' % (number // 2) for number in range(200_000)) + b"}"
     started_s = time.process_time()

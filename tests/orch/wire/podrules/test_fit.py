@@ -81,6 +81,7 @@ def test_a_pod_chooses_its_nodes(spec: dict[str, Any], matches: bool) -> None:
     assert fit.node_choice(pod(**spec)).matches(NODE) is matches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "terms",
     [
