@@ -68,7 +68,7 @@ REFUSED = [
     "logs a b c", "logs node/n1", "logs shown --tail=-2", "logs pair -c c --all-containers",
     "logs shown --since 1s --since-time 2026-01-01T00:00:00Z",
     "logs pair --all-containers -f --max-log-requests=1", "events --for pod", "create",
-    "create nothing", "create -f /nonexistent", "create token none",
+    "create nothing", "create -f /proc/nothing", "create token none",
     "create token default --duration=10s",
     "create token default --bound-object-kind=Pod --bound-object-name=none", "apply",
     "apply -f TREE/none", "apply -k TREE", "delete", "delete pods", "delete pod gone",

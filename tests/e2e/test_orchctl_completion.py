@@ -147,7 +147,7 @@ def test_a_tab_completes(terminal: Terminal, line: str, completed: str) -> None:
 
 
 def test_a_server_that_is_down_offers_nothing_and_says_nothing(terminal: Terminal) -> None:
-    for words in ("get pods -s http://127.0.0.1:1 xyz", "--kubeconfig /nonexistent get xyz"):
+    for words in ("get pods -s http://127.0.0.1:1 xyz", "--kubeconfig /proc/nothing get xyz"):
         line = f"orchctl {words}"
         assert terminal.complete(line) == line
     for word in ("error", "Traceback", "refused"):

@@ -106,7 +106,7 @@ async def test_a_patch_and_its_object_may_come_from_files(
         ("node n1 -p {} --local", 2, "--local patches files: name one with -f"),
         ("node n1 -p '{a: [}'", 1, "the patch is neither JSON nor YAML: --patch:1:"),
         (f"node n1 -p {'[' * 100_000}", 1, "nested too deeply"),
-        ("node n1 --patch-file /nonexistent", 1, "cannot read /nonexistent: No such"),
+        ("node n1 --patch-file /proc/nothing", 1, "cannot read /proc/nothing: No such"),
         ("node n2 -p {}", 1, 'nodes "n2" not found'),
         ("""node n1 --type=json -p '[{"op":"remove","path":"/x"}]' --dry-run=client""", 1,
          "operation 0 (remove '/x'): there is no 'x'"),
