@@ -124,6 +124,8 @@ def count(fields: FieldSet) -> int:
 
 def ordered(fields: FieldSet) -> FieldSet:
     """The same set as the reference writes it: fields, then keys and values, each in order."""
+    if not fields:
+        return NOTHING
     names = sorted((name for name in fields if name != SELF), key=_rank)
     inside = {name: ordered(fields[name]) for name in names}
     return {SELF: NOTHING, **inside} if SELF in fields else inside

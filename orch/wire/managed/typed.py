@@ -198,6 +198,8 @@ def _list_fields(kind: ListType, values: list[Any], depth: int) -> FieldSet:
 
 def all_fields(kind: Type, value: Any, depth: int = 0) -> tuple[bool, FieldSet]:
     """Whether a value counts as one that was added or removed, and every field in it."""
+    if not isinstance(value, dict | list):
+        return True, NOTHING  # as most are: it has no form to look for
     form = form_of(kind, value)
     check_depth(depth)
     inside: FieldSet = {}
