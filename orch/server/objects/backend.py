@@ -8,13 +8,15 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from orch.component.http.fair_queue import Bounds, Turns
 from orch.component.process.clock import Now, utc_now
+from orch.server import turns
 from orch.server.asking import Unanswered, answered
 from orch.server.objects.document import (
     Admission,
@@ -68,6 +70,9 @@ async def charge_nothing(*_write: object) -> AsyncIterator[Sequence[Write]]:
     yield ()
 
 
+_ONE_AT_A_TIME = Bounds(seats=1, wait_s=300.0)
+
+
 def _turns_at_deletions() -> Turns:
     return Turns(Bounds(starts_per_turn=DELETIONS_A_TURN, wait_s=300.0))
 
@@ -87,7 +92,8 @@ class Backend:
     `admission` are the steps of creations and changes, in order, by the qualified name of their
     kind, or those of OTHERS; `admit_deletion` judges deletions, by the very state that is deleted.
     `charge` comes last, because it judges the data. `webhooks` are asked after `admission`, which
-    sees again what they changed. `deletions` of collections begin in turns.
+    sees again what they changed. `deletions` of collections begin in turns. Writes of an object
+    that lost to another are made again one by one, by `repetitions`: at once most would lose.
     """
 
     storage: Storage
@@ -101,6 +107,7 @@ class Backend:
     charge: Charge = charge_nothing
     webhooks: Webhooks | None = None
     deletions: Turns = field(default_factory=_turns_at_deletions)
+    repetitions: WeakValueDictionary[str, Turns] = field(default_factory=WeakValueDictionary)
 
     def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError from the first check that refuses."""
@@ -145,13 +152,17 @@ class Backend:
         self, target: ObjectTarget, write: Callable[[Stored], Awaitable[Result]]
     ) -> Result:
         """The result of `write`, which is given the current object and writes only over that one;
-        again after it lost to another writer. ApiError 404, 409 and those of `write`.
+        again in its turn after it lost to another writer. ApiError 404, 409 and those of `write`.
         """
-        for _ in range(TRIES):
+        for number in range(TRIES):
             try:
-                return await write(self.find(target))
+                async with self._repetition(target.key) if number else nullcontext():
+                    return await write(self.find(target))
             except KeyMissing:
                 raise target.not_found() from None
             except RevisionMismatch:
                 continue
         raise target.conflict()
+
+    def _repetition(self, key: str) -> AbstractAsyncContextManager[None]:
+        return self.repetitions.setdefault(key, Turns(_ONE_AT_A_TIME)).hold(turns.owner())

@@ -80,6 +80,27 @@ async def test_patches_of_many_writers_are_all_kept(backend: Backend) -> None:
     assert set(labels) == {f"l{n}" for n in range(8)}
 
 
+async def test_who_lost_to_another_writer_tries_again_when_nobody_else_does(
+    backend: Backend,
+) -> None:
+    """So each loses once; else everybody would, to every writer that wins."""
+    await made(backend, "Node", {"metadata": {"name": "n1"}})
+    tried = list[int]()
+
+    def change(number: int):
+        def changed(current):
+            tried.append(number)
+            return with_label(f"l{number}", "x")(current)
+
+        return changed
+
+    writers = range(8)
+    changes = (modify(backend, place("Node", "n1"), change(n), PLAIN) for n in writers)
+    await asyncio.gather(*changes)
+    assert tried[:8] == list(writers)
+    assert len(tried) == 8 + 7
+
+
 async def test_of_writers_with_one_version_one_wins(backend: Backend) -> None:
     first = await made(backend, "Node", {"metadata": {"name": "n1"}})
 
