@@ -82,7 +82,8 @@ class Seat:
     """Entering it takes a seat; ApiError 429."""
 
     __slots__ = (
-        "_aside", "_caller", "_connection", "_control", "_held", "_info", "_kind", "_seated",
+        "_aside", "_caller", "_connection", "_control", "_held", "_info", "_is_long", "_kind",
+        "_seated",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,7 @@ class Seat:
         self._info = info
         self._kind = _KINDS[info.verb not in _READS]
         self._seated = False
+        self._is_long = False  # it is counted as long-running
         self._held = 0  # bytes reserved for the body
         self._aside = 0  # parts of the request that wait for something slow
 
@@ -123,7 +125,7 @@ class Seat:
         caller, level = self._caller, self._caller.schema.level
         if self._seated:
             self._leave_seat()
-        elif self._info.is_long_running:
+        if self._is_long:
             caller.long_running -= 1
         if self._held:
             caller.bodies -= 1
@@ -151,32 +153,33 @@ class Seat:
         long-running one to itself. ApiError 408, 413, 415, 429.
         """
         if self._info.is_long_running:
-            self._run_long()
+            await self._run_long()
         elif (
             not request.content.is_eof()  # mostly the body has arrived with the headers
             and self._kind == "mutating"
             and self._caller.schema.level.queue is not None
         ):
-            self._reserve(request)
             self._leave_seat()
+            await self._reserve(request)
             await httpd.read_body(request)
             await self._take_seat()
 
-    def _run_long(self) -> None:
+    async def _run_long(self) -> None:
         caller = self._caller
-        if caller.schema.level.queue and caller.long_running >= self._control.long_running_max:
-            raise self._refusal("concurrency-limit", "too many watches and proxied requests run")
         self._leave_seat()
+        if caller.schema.level.queue and caller.long_running >= self._control.long_running_max:
+            raise await self._late_refusal("too many watches and proxied requests run")
         caller.long_running += 1
+        self._is_long = True
 
-    def _reserve(self, request: web.Request) -> None:
+    async def _reserve(self, request: web.Request) -> None:
         """For a body of unknown size the most that it may have."""
         caller, level = self._caller, self._caller.schema.level
         size = min(request.content_length or request.client_max_size, request.client_max_size)
         if caller.bodies >= BODIES or caller.body_bytes + size > BODY_BYTES:
-            raise self._refusal("concurrency-limit", "too many of their bodies are under way")
+            raise await self._late_refusal("too many of their bodies are under way")
         if level.body_bytes + size > LEVEL_BODY_BYTES:
-            raise self._refusal("concurrency-limit", "the bodies of the level use up its memory")
+            raise await self._late_refusal("the bodies of the level use up its memory")
         self._held = size
         caller.bodies += 1
         caller.body_bytes += size
@@ -216,6 +219,11 @@ class Seat:
         finally:
             schema.waiting -= 1
         schema.waited.observe(loop.time() - began_s)
+
+    async def _late_refusal(self, why: str) -> ApiError:
+        """To be asked for without a seat."""
+        await pause_before_refusal()
+        return self._refusal("concurrency-limit", why)
 
     def _refusal(self, reason: str, why: str) -> ApiError:
         schema = self._caller.schema

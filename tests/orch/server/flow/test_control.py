@@ -216,6 +216,7 @@ async def end(tasks: list[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize(
     ("headers", "most"),
     [
@@ -227,8 +228,12 @@ async def end(tasks: list[Any]) -> None:
 async def test_a_caller_has_few_bodies_under_way_by_count_and_bytes(
     headers: dict[str, str], most: int
 ) -> None:
+    """Beyond it they are refused, without a seat and not at once: whoever is refused asks again."""
     fixture = Fixture(seats=600)
     tasks = await fill(fixture, ANN, most + 3, **headers)
+    assert not any(task.done() for task in tasks)
+    assert fixture.in_flight("mutating") == 0
+    await asyncio.sleep(1.5)
     refused = [task.exception() for task in tasks if task.done()]
     assert [error.code for error in refused] == [429] * 3
     others = await fill(fixture, BOB, 1, **headers)
@@ -245,6 +250,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_waited_for() -> None:
     assert caught.value.code == 413
 
 
+@pytest.mark.looptime
 async def test_all_tenants_together_have_so_many_bytes_of_bodies() -> None:
     fixture = Fixture(seats=600)
     each = control.BODY_BYTES // LIMIT
@@ -254,6 +260,7 @@ async def test_all_tenants_together_have_so_many_bytes_of_bodies() -> None:
         tasks += await fill(fixture, named, each, **{"Content-Length": str(LIMIT)})
     level = fixture.flows.levels.users.level
     assert level.body_bytes <= control.LEVEL_BODY_BYTES < level.body_bytes + LIMIT
+    await asyncio.sleep(1.5)
     assert any(task.done() for task in tasks)
     async with fixture.seat(NODE, WRITE) as seat:
         task = asyncio.ensure_future(seat.prepare(sending(half_sent())))
@@ -263,6 +270,7 @@ async def test_all_tenants_together_have_so_many_bytes_of_bodies() -> None:
     await end(tasks)
 
 
+@pytest.mark.looptime
 async def test_a_watch_gives_its_seat_back_and_is_counted_for_its_caller() -> None:
     fixture = Fixture(connections=32)
     request = make_mocked_request("GET", PATH)
@@ -271,14 +279,18 @@ async def test_a_watch_gives_its_seat_back_and_is_counted_for_its_caller() -> No
             watch = await watches.enter_async_context(fixture.seat(ANN, WATCH))
             await watch.prepare(request)
         assert fixture.in_flight("readOnly") == 0
+        began_s = asyncio.get_running_loop().time()
         with pytest.raises(ApiError) as caught:
             async with fixture.seat(ANN, WATCH) as one_more:
                 await one_more.prepare(request)
         assert caught.value.code == 429
+        assert asyncio.get_running_loop().time() - began_s >= 0.5, "whoever is refused asks again"
         async with fixture.seat(BOB, WATCH) as others:
             await others.prepare(request)
-    async with fixture.seat(ANN, WATCH) as again:
-        await again.prepare(request)
+    async with contextlib.AsyncExitStack() as watches:
+        for _ in range(2):
+            again = await watches.enter_async_context(fixture.seat(ANN, WATCH))
+            await again.prepare(request)
     assert fixture.in_flight("readOnly") == 0
 
 
