@@ -74,7 +74,10 @@ class Client:
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
             length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
-            await reader.readexactly(int(length))
+            if length:
+                await reader.readexactly(int(length))
+            else:
+                self.close()  # a stream: once it is open, another is opened
             return int(head.split()[1])
         except (OSError, asyncio.IncompleteReadError):
             self.close()

@@ -26,6 +26,8 @@ from tests.e2e import apiserver
 from tests.e2e.harness import eventually
 
 REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
+OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
+KEYS = [f"k{number}" for number in range(100)]
 REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
 ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range(1000))
 MIB = 1024 * 1024
@@ -245,6 +247,32 @@ def test_a_thousand_service_accounts_of_a_tenant_are_one_caller(
 
     answered = flooded(flood_of(requests), during=ask_beside)
     assert set(answered) == {201}, answered
+
+
+@pytest.mark.alone
+def test_a_tenants_changes_of_one_object_delay_nobody_for_long(
+    target: Attacked, flooded: Flood
+) -> None:
+    """All who lose to a change try again: they must not do so all at once."""
+    target.make(OBJECTS, {"metadata": {"name": "changed"}, "data": dict.fromkeys(KEYS, "x" * 100)})
+    bodies = [json.dumps({"data": {KEYS[0]: str(number)}}).encode() for number in range(CLIENTS)]
+    requests = [
+        ask(TENANT, "PATCH", f"{OBJECTS}/changed", body).replace(
+            b"application/json", b"application/merge-patch+json"
+        )
+        for body in bodies
+    ]
+    answered = flooded(flood_of(requests))
+    assert answered[200], answered
+    assert set(answered) <= {200, 409}, answered
+
+
+@pytest.mark.alone
+def test_a_tenant_who_opens_watches_without_end_delays_nobody_for_long(flooded: Flood) -> None:
+    """Each is left as soon as it is open, and comes anew."""
+    answered = flooded(flood_of([ask(TENANT, "GET", f"{OBJECTS}?watch=true")]))
+    assert answered[200], answered
+    assert set(answered) <= {200, 429}, answered
 
 
 @pytest.mark.alone

@@ -16,13 +16,11 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from tests.attacks import harness
 from tests.attacks.flood import flooding
 from tests.attacks.harness import MALLORY, TENANT, Attacked, Seen, head
-from tests.e2e import apiserver
 from tools.bench.slow_clients import raise_open_files
 from tools.bench.table import Table
 
@@ -35,13 +33,19 @@ ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range
 _REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 _REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
 _OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
-_WRITTEN = json.dumps(
-    {"metadata": {"generateName": "w"}, "data": {f"k{n}": "x" * 100 for n in range(100)}}
-).encode()
+_OBJECT = "patched"
+_DATA = {f"k{n}": "x" * 100 for n in range(100)}
+_WRITTEN = json.dumps({"metadata": {"generateName": "w"}, "data": _DATA}).encode()
+_PATCHES = [json.dumps({"data": {"k0": f"{number}"}}).encode() for number in range(CLIENTS)]
 
 
 def _ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
     return head(user, method, path, len(body)) + body
+
+
+def _patch(body: bytes) -> bytes:
+    asked = _ask(TENANT, "PATCH", f"{_OBJECTS}/{_OBJECT}", body)
+    return asked.replace(b"application/json", b"application/merge-patch+json")
 
 
 FLOODS = {
@@ -50,6 +54,8 @@ FLOODS = {
     ],
     "a thousand service accounts": [_ask(name, "POST", _REVIEWS, _REVIEW) for name in ACCOUNTS],
     "a tenant's lists": [_ask(TENANT, "GET", _OBJECTS)],
+    "a tenant's watches": [_ask(TENANT, "GET", f"{_OBJECTS}?watch=true")],
+    "a tenant's patches": [_patch(body) for body in _PATCHES],
     "a tenant's writes": [_ask(TENANT, "POST", _OBJECTS, _WRITTEN)],
     "wrong tokens": [_ask("nobody", "GET", "/api")],
     "new connections": [
@@ -72,13 +78,16 @@ def main() -> int:
 
 
 def _servers(directory: Path, stack: ExitStack) -> tuple[Attacked, Attacked]:
-    """The one that is witnessed, and another with the same users."""
-    first, second = directory / "first", directory / "second"
-    first.mkdir()
-    target = stack.enter_context(harness.attacked(first, *FLAGS, users=ACCOUNTS))
-    tokens = f"--token-auth-file={first / 'tokens.csv'}"
-    server = stack.enter_context(apiserver.running(second, *FLAGS, tokens))
-    return target, replace(target, server=server)
+    """The one that is witnessed, and another with the same users and objects."""
+    target, other = (_server(directory / name, stack) for name in ("first", "second"))
+    return target, other
+
+
+def _server(directory: Path, stack: ExitStack) -> Attacked:
+    directory.mkdir()
+    server = stack.enter_context(harness.attacked(directory, *FLAGS, users=ACCOUNTS))
+    server.make(_OBJECTS, {"metadata": {"name": _OBJECT}, "data": _DATA})
+    return server
 
 
 def _measure(
