@@ -85,7 +85,7 @@ class CriRuntime:
         self._channel = Channel(f"unix:{socket_path(endpoint)}", _stubs, options=_CHANNEL_OPTIONS)
         self._timeout_s = timeout_s
         self._observe = observe
-        self._too_large = OnceLog(log)  # the list of sandboxes
+        self._too_large = OnceLog(log)  # lists of sandboxes and containers
         self._left_stops: dict[str, asyncio.Task[Any]] = {}  # by container; their callers are gone
         self._made: set[str] = set()  # sandboxes, until they are removed
         self._sandboxes = cri_responses.RowCache(cri_responses.sandbox)
@@ -134,8 +134,7 @@ class CriRuntime:
         return self._sandboxes.of(response.items)
 
     async def _sandboxes_singly(self) -> list[Any]:
-        containers = await self._read("ListContainers", pb.ListContainersRequest())
-        holding = {item.pod_sandbox_id for item in containers.containers}
+        holding = {row.sandbox_id for row in await self.list_containers()}
         rows: list[Any] = []
         for sandbox_id in {*self._made, *self._sandboxes.ids, *holding}:
             chosen = pb.PodSandboxFilter(id=sandbox_id)
@@ -191,8 +190,24 @@ class CriRuntime:
         await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
 
     async def list_containers(self) -> Sequence[Container]:
-        response = await self._read("ListContainers", pb.ListContainersRequest())
-        return self._containers.of(response.containers)
+        found = await self._of_all("ListContainers", pb.ListContainersRequest())
+        return self._containers.of(item for some in found for item in some.containers)
+
+    async def _of_all(self, operation: str, request: Any) -> list[Any]:
+        """The answer about all containers, or if that is too large one for each known sandbox."""
+        found = list[Any]()
+        try:
+            found.append(await self._read(operation, request))
+        except RuntimeAnswerTooLarge as error:
+            text = "its containers are listed by sandbox: %s"
+            self._too_large.failed(text, error, subject=operation, cause="size")
+        else:
+            self._too_large.recovered(subject=operation)
+            return found
+        for sandbox_id in {*self._made, *self._sandboxes.ids}:
+            request.filter.pod_sandbox_id = sandbox_id
+            found.append(await self._read(operation, request))
+        return found
 
     async def container_detail(self, container_id: str) -> ContainerDetail:
         request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)
@@ -266,8 +281,8 @@ class CriRuntime:
         request = pb.ListContainerStatsRequest()
         if container_id:
             request.filter.id = container_id
-        response = await self._read("ListContainerStats", request)
-        return tuple(cri_usage.container_usage(item) for item in response.stats)
+        found = await self._of_all("ListContainerStats", request)
+        return tuple(cri_usage.container_usage(item) for some in found for item in some.stats)
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:
         response = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())

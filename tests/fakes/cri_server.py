@@ -227,7 +227,9 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
         return pb.RemoveContainerResponse()
 
     async def ListContainers(self, request: Any, context: Any) -> Any:
-        rows = await self._runtime.list_containers()
+        wanted = request.filter.pod_sandbox_id
+        listed = await self._runtime.list_containers()
+        rows = [row for row in listed if wanted in ("", row.sandbox_id)]
         return pb.ListContainersResponse(containers=[cri_convert.container_row(r) for r in rows])
 
     async def ContainerStatus(self, request: Any, context: Any) -> Any:
@@ -278,7 +280,11 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
                 yield cri_convert.container_event(event)
 
     async def ListContainerStats(self, request: Any, context: Any) -> Any:
+        wanted = request.filter.pod_sandbox_id
+        listed = await self._runtime.list_containers()
+        held = {row.id for row in listed if wanted in ("", row.sandbox_id)}
         usages = await self._runtime.container_usage(request.filter.id)
+        usages = [usage for usage in usages if usage.id in held]
         return pb.ListContainerStatsResponse(stats=[cri_convert.container_stats(u) for u in usages])
 
     async def ListPodSandboxStats(self, request: Any, context: Any) -> Any:

@@ -488,6 +488,34 @@ async def test_a_list_too_large_for_a_message_is_read_one_by_one(
         await other.close()
 
 
+@pytest.mark.parametrize("operation", ["ListContainers", "ListContainerStats"])
+async def test_containers_too_many_for_a_message_are_read_by_sandbox(
+    server: CriServer, runtime: CriRuntime, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    async def too_large(context: Any) -> None:
+        if not server.requests[-1][1].filter.pod_sandbox_id:
+            text = "trying to send message larger than max (17314843 vs. 16777216)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    async def ids() -> list[str]:
+        if operation == "ListContainers":
+            return [row.id for row in await runtime.list_containers()]
+        return [usage.id for usage in await runtime.container_usage()]
+
+    made = [await a_running_container(runtime)]
+    beside = SandboxSpec(name="beside", namespace="shop", uid="u2")
+    sandbox_id = await runtime.run_sandbox(beside)
+    made.append(await runtime.create_container(sandbox_id, CONTAINER, beside))
+    await runtime.start_container(made[1])
+    await runtime.list_sandboxes()
+    assert sorted(await ids()) == sorted(made)
+    server.faults[operation] = too_large
+    for _ in range(2):
+        assert sorted(await ids()) == sorted(made)
+    [said] = caplog.messages
+    assert "its containers are listed by sandbox" in said
+
+
 async def test_a_status_too_large_with_everything_is_read_without_the_rest(
     server: CriServer, runtime: CriRuntime
 ) -> None:
