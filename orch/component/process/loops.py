@@ -55,7 +55,8 @@ FINISH_S = 10.0
 async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FINISH_S) -> T:
     """Run `coro` to its end even when the caller is cancelled, who waits for that end first.
 
-    After `limit_s` the cancelled caller waits no longer and leaves it running.
+    After `limit_s` the cancelled caller waits no longer and leaves it running. Nobody asks for its
+    error then.
     """
     task = spawn(coro, name=name)
     try:
@@ -66,7 +67,14 @@ async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FI
         while not task.done() and (left_s := until_s - loop.time()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait((task,), timeout=left_s)
+        task.add_done_callback(_take_error)
         raise
+
+
+def _take_error(task: asyncio.Task[Any]) -> None:
+    """Else asyncio logs its traceback."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def finish_in_thread(work: Callable[[], T], *, name: str) -> T:

@@ -190,6 +190,27 @@ async def test_what_must_finish_is_waited_for_by_whoever_is_cancelled_and_never_
     await ended.wait()
 
 
+@pytest.mark.parametrize("fails_after_s", [5, 15])
+async def test_an_error_that_nobody_waits_for_any_more_leaves_no_traceback(
+    fails_after_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.sleep(fails_after_s)
+        ended.set()
+        raise ValueError
+
+    caller = loops.spawn(loops.finish(work(), name="work"), name="caller")
+    asyncio.get_running_loop().call_later(1, caller.cancel)
+    await asyncio.wait((caller,))
+    await ended.wait()
+    del caller
+    await asyncio.sleep(1)
+    gc.collect()
+    assert caplog.messages == []
+
+
 def test_backoff_grows_to_its_limit_and_starts_again_after_a_success() -> None:
     backoff = Backoff(0.2, 2, 7)
     assert [backoff.next() for _ in range(8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7, 7]
