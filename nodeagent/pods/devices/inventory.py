@@ -6,6 +6,7 @@ is gone, no device is healthy; GRACE_S later there are none (cm/devicemanager/ty
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -60,14 +61,22 @@ class Inventory:
         )
 
     def list(self, resource: str, devices: Mapping[str, Device]) -> None:
-        """Replace the devices of a resource; TooManyDevices."""
-        others = sum(len(its.devices) for name, its in self._listed.items() if name != resource)
+        """Replace the devices of a resource; those of plugins that are gone make room for them.
+        TooManyDevices.
+        """
+        if self._others(resource) + len(devices) > MAX_DEVICES:
+            self.drop_gone()
+        others = self._others(resource)
         if others + len(devices) > MAX_DEVICES:
             raise TooManyDevices(
                 f"{len(devices)} devices are listed, {others} of other resources are known, and "
                 f"{MAX_DEVICES} are allowed in all"
             )
         self._listed[resource] = _Listed(devices)
+
+    def _others(self, resource: str) -> int:
+        """How many devices all other resources have."""
+        return sum(len(its.devices) for name, its in self._listed.items() if name != resource)
 
     def lose(self, resource: str, now_s: float) -> frozenset[str]:
         """The plugin of a resource is gone; the ids of its devices, if it ever listed any."""
@@ -79,10 +88,18 @@ class Inventory:
 
     def expire(self, now_s: float) -> bool:
         """Drop the resources whose plugin is gone for good; whether there were any."""
+        return self._drop(now_s - GRACE_S)
+
+    def drop_gone(self) -> None:
+        """Drop all resources whose plugin is gone, at once."""
+        self._drop(math.inf)
+
+    def _drop(self, until_s: float) -> bool:
+        """Drop what is gone since then or longer; whether there was any."""
         gone = [
             resource
             for resource, listed in self._listed.items()
-            if listed.gone_at_s is not None and now_s >= listed.gone_at_s + GRACE_S
+            if listed.gone_at_s is not None and listed.gone_at_s <= until_s
         ]
         for resource in gone:
             del self._listed[resource]

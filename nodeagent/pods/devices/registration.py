@@ -93,8 +93,9 @@ class Registration:
         return pb.Empty()
 
     async def _connect(self, resource: str, endpoint: str) -> None:
-        known = len({*self.inventory.resources(), *self._plugins, *self._connecting, resource})
-        if known > MAX_RESOURCES:
+        if self._resources(resource) > MAX_RESOURCES:
+            self.inventory.drop_gone()
+        if self._resources(resource) > MAX_RESOURCES:
             raise PluginFailed(f"{MAX_RESOURCES} resources have plugins, and no more may register")
         if resource in self._connecting:
             raise PluginFailed(f"another plugin of {resource} is registering")
@@ -114,6 +115,10 @@ class Registration:
             self._streams[resource] = stream
         finally:
             self._connecting.discard(resource)
+
+    def _resources(self, one: str) -> int:
+        """How many there are once this one is among them."""
+        return len({*self.inventory.resources(), *self._plugins, *self._connecting, one})
 
     def _count(self, resource: str) -> None:
         """Each resource is a label of a metric, and stays one."""

@@ -98,3 +98,14 @@ def test_all_resources_together_have_no_more_devices_than_are_allowed() -> None:
     inventory.list("example.com/r0", listed)
     inventory.list("example.com/r0", listing())
     inventory.list(FOO, listed)
+
+
+def test_devices_of_plugins_that_are_gone_make_room_for_those_of_others() -> None:
+    inventory = Inventory()
+    listed = listing(*(device(str(number)) for number in range(MAX_DEVICES)))
+    inventory.list("example.com/hoard", listed)
+    inventory.lose("example.com/hoard", 0.0)
+    inventory.list(FOO, listing(device("a")))
+    assert inventory.counts() == {FOO: ResourceCount(1, 1)}
+    assert inventory.gone() == {"example.com/hoard"}
+    assert inventory.has("example.com/hoard"), "its pods still wait for it"

@@ -303,8 +303,11 @@ async def test_plugins_that_never_list_count_as_well(
         await ask("example.com/b")
         with pytest.raises(grpc.aio.AioRpcError, match="no more may register"):
             await ask("example.com/c")
-    assert served.counts == {"example.com/a": 1, "example.com/b": 1}
-    await silent.stop(None)
+        assert served.counts == {"example.com/a": 1, "example.com/b": 1}
+        await silent.stop(None)
+        await until(lambda: not served.registration.plugin("example.com/a"))
+        async with running(served.folder, "1") as plugin:  # it need not wait until they expire
+            await until(lambda: plugin.is_registered)
 
 
 async def test_a_plugin_that_registers_in_a_loop_is_slowed_down(served: Served) -> None:
