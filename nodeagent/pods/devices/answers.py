@@ -30,6 +30,7 @@ _PARTS_MAX = 1024  # of a kind in a grant
 _TEXT_MAX = 4096  # a path, an annotation's key
 _VALUE_MAX = 128 * 1024  # the kernel takes no longer variable
 _GRANT_MAX = 1024 * 1024  # of all texts together
+_ANNOTATIONS_MAX = 8 * 1024  # in all: the runtime lists them with all containers in one message
 _SHOWN_MAX = 100
 _ENDPOINT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=,~-]{0,89}")
 _CDI_NAME = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
@@ -144,9 +145,14 @@ def _host_devices(given: Iterable[Any]) -> Iterator[HostDevice]:
 
 
 def _annotations(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    size = 0
     for name, value in given:
         good = 0 < len(name) <= _TEXT_MAX and "\0" not in name + value
         _require(good, "annotations", name, "is no name of an annotation")
+        size += len(name.encode()) + len(value.encode())
+        _require(
+            size <= _ANNOTATIONS_MAX, "annotations", size, f"bytes, at most {_ANNOTATIONS_MAX}"
+        )
         yield name, value
 
 

@@ -141,6 +141,7 @@ def test_a_grant_has_all_that_a_plugin_adds() -> None:
         ({"cdi_devices": [pb.CDIDevice(name="gpu0")]}, "cdi_devices[0].name"),
         ({"mounts": [pb.Mount(container_path="/a", host_path="/b")] * 1025}, "mounts: '1025'"),
         ({"annotations": {str(n): "x" * 1100 for n in range(1000)}}, "container_responses[0]"),
+        ({"annotations": {str(n): "x" * 999 for n in range(9)}}, "annotations: '9000'"),
     ],
 )
 def test_a_grant_that_no_container_may_have_is_refused(fields: dict[str, Any], at: str) -> None:
