@@ -17,6 +17,7 @@ from orch.wire.podrules import podspec
 from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
+MAX_OF_POD = 16_384  # devices of all its containers, each time one of them has it
 _NOTE_MAX = 8 * 1024 * 1024
 
 
@@ -55,9 +56,12 @@ class Book:
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, dict[str, Allocation]]] = {}
+        self._holders: dict[str, dict[str, str]] = {}  # of resources that were asked for
 
     def add(self, uid: str, container: str, resource: str, allocation: Allocation) -> None:
         self._held.setdefault(uid, {}).setdefault(container, {})[resource] = allocation
+        if resource in self._holders:
+            self._holders[resource].update(dict.fromkeys(allocation.numa_nodes, uid))
 
     def of(self, uid: str, container: str) -> Allocations:
         return self._held.get(uid, {}).get(container, {})
@@ -72,10 +76,17 @@ class Book:
                 for resource, allocation in allocations.items():
                     yield uid, container, resource, allocation
 
-    def holders(self, resource: str) -> dict[str, str]:
+    def count(self, uid: str) -> int:
+        """How many devices a pod's containers have; what several have is counted for each."""
+        containers = self._held.get(uid, {}).values()
+        return sum(len(held.numa_nodes) for each in containers for held in each.values())
+
+    def holders(self, resource: str) -> Mapping[str, str]:
         """The uid of the pod that has a device, by the device's id."""
-        rows = ((uid, held) for uid, _, name, held in self.all() if name == resource)
-        return {device: uid for uid, held in rows for device in held.ids}
+        if resource not in self._holders:
+            rows = ((uid, held) for uid, _, name, held in self.all() if name == resource)
+            self._holders[resource] = {one: uid for uid, held in rows for one in held.numa_nodes}
+        return self._holders[resource]
 
     def has(self, resource: str) -> bool:
         return any(name == resource for _, _, name, _ in self.all())
@@ -85,6 +96,8 @@ class Book:
         gone = self._held.keys() - set(uids)
         for uid in gone:
             del self._held[uid]
+        if gone:
+            self._holders.clear()
         return bool(gone)
 
 
@@ -154,6 +167,17 @@ def require_unchanged(pod: Pod, name: str, resource: str, held: Allocation, want
         raise DeviceError(
             f'pod "{pod.metadata.uid}" container "{name}" changed request for resource '
             f'"{resource}" from {len(held.ids)} to {wanted}'
+        )
+
+
+def require_few(count: int) -> None:
+    """DeviceError when a pod's containers would have so many devices that looking through them, and
+    writing them down, takes long. Init containers may use the same ones a thousand times.
+    """
+    if count > MAX_OF_POD:
+        raise DeviceError(
+            f"the containers of a pod may have {MAX_OF_POD} devices, those that several of them "
+            f"use counted for each, and these would have {count} or more; ask for fewer"
         )
 
 

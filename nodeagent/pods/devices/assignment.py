@@ -1,8 +1,8 @@
 """Gives devices to pods: on admission from the free ones, again to a container that restarts.
 
-The plugin is asked first, then the allocation is written down, and only then may the pod start. One
-container of a resource is served at a time, so nothing is given twice; resources do not wait for
-each other. Pods that hold nothing any more are found when the next one asks.
+The plugin is asked first, then all that the pod was given is written down, and only then may it
+start. One container of a resource is served at a time, so nothing is given twice; resources do not
+wait for each other. Pods that hold nothing any more are found when the next one asks.
 """
 
 from __future__ import annotations
@@ -172,13 +172,17 @@ class Devices:
 
     async def _assign(self, pod: Pod) -> str:
         self.settle()
+        uid = pod.metadata.uid or ""
+        before = self.book.count(uid)
         try:
             for container in podspec.lasting(pod):
                 for resource, wanted in sorted(allocation.amounts(container).items()):
                     if self.offers(resource):
                         await self._allocate(pod, container, resource, wanted)
+            if self.book.count(uid) != before:
+                await self._ledger.save()
         except (DeviceError, PluginFailed, OSError) as error:
-            self.release(pod.metadata.uid or "")
+            self.release(uid)
             cause = _unwritten(error) if isinstance(error, OSError) else error
             return f"Allocate failed due to {cause}, which is unexpected"
         return ""
@@ -190,8 +194,10 @@ class Devices:
         if held is None:
             await self._allocate(pod, container, resource, wanted)
             held = self.book.of(uid, container.name)[resource]
+            await self._ledger.save()
         elif held.grant is None:
             await self._give(uid, container.name, resource, sorted(held.ids))
+            await self._ledger.save()
         else:
             await self._ledger.catch_up()
         plugin = self._plugins.plugin(resource)
@@ -210,6 +216,7 @@ class Devices:
             healthy = allocation.require_healthy(resource, self.inventory.healthy(resource), before)
             if held:
                 return
+            allocation.require_few(self.book.count(uid) + wanted)
             again = allocation.reusable(pod, name, resource, self.book)
             used = self.book.holders(resource)
             choice = allocation.choose(resource, wanted, healthy, used, again)
@@ -221,7 +228,7 @@ class Devices:
             await self._give(uid, name, resource, ids)
 
     async def _give(self, uid: str, name: str, resource: str, ids: Sequence[str]) -> None:
-        """Ask the plugin, and write down what it grants."""
+        """Ask the plugin, and note what it grants."""
         loop = asyncio.get_running_loop()
         plugin, began_s = self._connected(resource), loop.time()
         listed = [(one, self.inventory.device(resource, one)) for one in ids]
@@ -230,7 +237,6 @@ class Devices:
         self._counts.timings.observe(pods_counts.DEVICE_ALLOCATION, took_s, resource)
         nodes = {one: device.numa_nodes if device else () for one, device in listed}
         self.book.add(uid, name, resource, Allocation(nodes, grant))
-        await self._ledger.save()
 
     def _connected(self, resource: str) -> DevicePlugin:
         plugin = self._plugins.plugin(resource)

@@ -119,6 +119,16 @@ def test_devices_of_init_containers_are_used_again_and_those_of_sidecars_are_not
     assert allocation.reusable(record, "app", FOO, book) == {"b", "c"}
 
 
+def test_the_book_counts_what_several_containers_of_a_pod_have_for_each() -> None:
+    book = Book()
+    assert book.holders(FOO) == {} and book.count(UID) == 0
+    book.add(UID, "first", FOO, held("a", "b"))
+    book.add(UID, "second", FOO, held("a"))
+    book.add("other", "app", FOO, held("c"))
+    assert book.count(UID) == 3
+    assert book.holders(FOO) == {"a": UID, "b": UID, "c": "other"}
+
+
 def test_the_book_forgets_the_devices_of_pods_that_are_gone() -> None:
     book = Book()
     book.add("one", "app", FOO, held("a"))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from nodeagent.pods.devices import allocation, ledger
 from nodeagent.pods.devices.allocation import DeviceError
 from nodeagent.runtime.base import ContainerState
 from orch.wire.records.core import Node
@@ -261,6 +262,33 @@ async def test_no_container_starts_with_devices_that_are_not_written_down(world:
         assert await heir.devices.of_container(wanted, wanted.spec.containers[0])
         assert path.is_file()
         assert len(plugin.calls("Allocate")) == 1
+
+
+async def test_a_pod_of_many_containers_is_written_down_once_and_has_a_bounded_number(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand init containers may use the same devices one after the other."""
+    writes: list[bytes] = []
+    replace_file = ledger.replace_file
+
+    def write(path: Path, content: bytes, *, durable: bool) -> None:
+        writes.append(content)
+        replace_file(path, content, durable=durable)
+
+    monkeypatch.setattr(ledger, "replace_file", write)
+    monkeypatch.setattr(allocation, "MAX_OF_POD", 8)
+    inits = [wanting(2, f"init-{number}") for number in range(3)]
+    async with running(folder(world), "4") as plugin:
+        await until(healthy(world, 4))
+        await until(lambda: writes)  # which resources there are
+        writes.clear()
+        world.source.set(pod(container_data("app"), initContainers=inits))
+        await until(lambda: len(plugin.calls("Allocate")) == 3 and writes)
+        assert world.devices and world.devices.book.count(UID) == 6
+        assert len(writes) == 1
+        more = [wanting(2, f"init-{number}") for number in range(5)]
+        world.source.set(named(pod(wanting(2), initContainers=more), "more", "uid-more"))
+        assert "may have 8 devices" in await refused(world, "more")
 
 
 @pytest.mark.parametrize(
