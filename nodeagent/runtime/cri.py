@@ -134,7 +134,8 @@ class CriRuntime:
         return self._sandboxes.of(response.items)
 
     async def _sandboxes_singly(self) -> list[Any]:
-        holding = {row.sandbox_id for row in await self.list_containers()}
+        containers = await self._read("ListContainers", pb.ListContainersRequest())
+        holding = {item.pod_sandbox_id for item in containers.containers}
         rows: list[Any] = []
         for sandbox_id in {*self._made, *self._sandboxes.ids, *holding}:
             chosen = pb.PodSandboxFilter(id=sandbox_id)
@@ -194,7 +195,9 @@ class CriRuntime:
         return self._containers.of(item for some in found for item in some.containers)
 
     async def _of_all(self, operation: str, request: Any) -> list[Any]:
-        """The answer about all containers, or if that is too large one for each known sandbox."""
+        """The answer about all containers, or if that is too large one for each sandbox.
+        RuntimeAnswerTooLarge when the sandboxes are too many as well, for then some may be missed.
+        """
         found = list[Any]()
         try:
             found.append(await self._read(operation, request))
@@ -204,8 +207,8 @@ class CriRuntime:
         else:
             self._too_large.recovered(subject=operation)
             return found
-        for sandbox_id in {*self._made, *self._sandboxes.ids}:
-            request.filter.pod_sandbox_id = sandbox_id
+        for sandbox in await self.list_sandboxes():
+            request.filter.pod_sandbox_id = sandbox.id
             found.append(await self._read(operation, request))
         return found
 

@@ -502,18 +502,41 @@ async def test_containers_too_many_for_a_message_are_read_by_sandbox(
             return [row.id for row in await runtime.list_containers()]
         return [usage.id for usage in await runtime.container_usage()]
 
-    made = [await a_running_container(runtime)]
+    earlier = CriRuntime(server.endpoint)  # of an agent before this one, which knows no sandbox
+    made = [await a_running_container(earlier)]
     beside = SandboxSpec(name="beside", namespace="shop", uid="u2")
-    sandbox_id = await runtime.run_sandbox(beside)
-    made.append(await runtime.create_container(sandbox_id, CONTAINER, beside))
-    await runtime.start_container(made[1])
-    await runtime.list_sandboxes()
-    assert sorted(await ids()) == sorted(made)
+    sandbox_id = await earlier.run_sandbox(beside)
+    made.append(await earlier.create_container(sandbox_id, CONTAINER, beside))
+    await earlier.start_container(made[1])
+    await earlier.close()
     server.faults[operation] = too_large
     for _ in range(2):
         assert sorted(await ids()) == sorted(made)
     [said] = caplog.messages
     assert "its containers are listed by sandbox" in said
+
+
+async def test_nothing_is_believed_when_neither_sandboxes_nor_containers_fit_a_message(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    """An empty list would have every pod started again."""
+
+    async def too_large(context: Any) -> None:
+        if not server.requests[-1][1].HasField("filter"):
+            text = "trying to send message larger than max (17314843 vs. 16777216)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    await a_running_container(runtime)
+    server.faults.update({"ListPodSandbox": too_large, "ListContainers": too_large})
+    other = CriRuntime(server.endpoint)  # of an agent that has just started
+    try:
+        for listing in (other.list_sandboxes, other.list_containers, other.container_usage):
+            if listing == other.container_usage:
+                server.faults["ListContainerStats"] = too_large
+            with pytest.raises(base.RuntimeCallError, match="larger than max"):
+                await listing()
+    finally:
+        await other.close()
 
 
 async def test_a_status_too_large_with_everything_is_read_without_the_rest(
