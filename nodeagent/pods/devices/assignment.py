@@ -172,17 +172,14 @@ class Devices:
 
     async def _assign(self, pod: Pod) -> str:
         self.settle()
-        uid = pod.metadata.uid or ""
-        before = self.book.count(uid)
         try:
             for container in podspec.lasting(pod):
                 for resource, wanted in sorted(allocation.amounts(container).items()):
                     if self.offers(resource):
                         await self._allocate(pod, container, resource, wanted)
-            if self.book.count(uid) != before:
-                await self._ledger.save()
+            await self._ledger.catch_up()
         except (DeviceError, PluginFailed, OSError) as error:
-            self.release(uid)
+            self.release(pod.metadata.uid or "")
             cause = _unwritten(error) if isinstance(error, OSError) else error
             return f"Allocate failed due to {cause}, which is unexpected"
         return ""
@@ -194,12 +191,9 @@ class Devices:
         if held is None:
             await self._allocate(pod, container, resource, wanted)
             held = self.book.of(uid, container.name)[resource]
-            await self._ledger.save()
         elif held.grant is None:
             await self._give(uid, container.name, resource, sorted(held.ids))
-            await self._ledger.save()
-        else:
-            await self._ledger.catch_up()
+        await self._ledger.catch_up()
         plugin = self._plugins.plugin(resource)
         if plugin and plugin.options.pre_start:
             await plugin.pre_start(held.ids)
@@ -237,6 +231,7 @@ class Devices:
         self._counts.timings.observe(pods_counts.DEVICE_ALLOCATION, took_s, resource)
         nodes = {one: device.numa_nodes if device else () for one, device in listed}
         self.book.add(uid, name, resource, Allocation(nodes, grant))
+        self._ledger.changed()
 
     def _connected(self, resource: str) -> DevicePlugin:
         plugin = self._plugins.plugin(resource)

@@ -89,21 +89,25 @@ class Ledger:
         """
         return await asyncio.to_thread(self._load)
 
-    async def save(self) -> None:
-        """Return when the present state is on disk; callers share writes. OSError."""
+    def changed(self) -> None:
+        """What is on disk is not the present state any more."""
         self._wanted += 1
-        mine = self._wanted
+
+    async def save(self) -> None:
+        """Write the present state, whether or not it has changed. OSError."""
+        self.changed()
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Return when every change until now is on disk; callers share writes. OSError."""
+        if self._written >= (mine := self._wanted):
+            return
         async with self._writing:
             if self._written >= mine:
                 return
             covered, record = self._wanted, self._snapshot()
             await loops.finish_in_thread(lambda: self._save(record), name="device allocations")
             self._written = covered
-
-    async def catch_up(self) -> None:
-        """Write what an earlier `save` could not. OSError."""
-        if self._written < self._wanted:
-            await self.save()
 
     def _save(self, record: Record) -> None:
         content = encode(record)
