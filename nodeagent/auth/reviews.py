@@ -12,7 +12,7 @@ import logging
 import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
@@ -127,7 +127,7 @@ class ReviewCache(Generic[V]):
         task = self._in_flight.get(key)
         if task is None:
             task = loops.spawn(self._review(key, review), name="review")
-            task.add_done_callback(_retrieve_error)
+            task.add_done_callback(loops.retrieve_error)
             self._in_flight[key] = task
         return await asyncio.shield(task)  # a cancelled caller does not cancel it for the others
 
@@ -151,9 +151,3 @@ class ReviewCache(Generic[V]):
     async def close(self) -> None:
         """Cancel the reviews in flight."""
         await loops.cancel(*self._in_flight.values())
-
-
-def _retrieve_error(task: asyncio.Task[Any]) -> None:
-    """Retrieve an error that no caller waits for, else asyncio logs it."""
-    if not task.cancelled():
-        task.exception()

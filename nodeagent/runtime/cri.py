@@ -184,8 +184,7 @@ class CriRuntime:
     def _forget_stop(self, container_id: str, task: asyncio.Task[Any]) -> None:
         if self._left_stops.get(container_id) is task:
             del self._left_stops[container_id]
-        if not task.cancelled():
-            task.exception()  # nobody else asks
+        loops.retrieve_error(task)
 
     async def remove_container(self, container_id: str) -> None:
         await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
@@ -195,21 +194,18 @@ class CriRuntime:
         return self._containers.of(item for some in found for item in some.containers)
 
     async def _of_all(self, operation: str, request: Any) -> list[Any]:
-        """The answer about all containers, or if that is too large one for each sandbox.
-        RuntimeAnswerTooLarge when the sandboxes are too many as well, for then some may be missed.
-        """
-        found = list[Any]()
+        """One answer, or one for each sandbox; RuntimeAnswerTooLarge if some might be missed."""
         try:
-            found.append(await self._read(operation, request))
+            found = [await self._read(operation, request)]
         except RuntimeAnswerTooLarge as error:
             text = "its containers are listed by sandbox: %s"
             self._too_large.failed(text, error, subject=operation, cause="size")
+            found = []
+            for sandbox in await self.list_sandboxes():
+                request.filter.pod_sandbox_id = sandbox.id
+                found.append(await self._read(operation, request))
         else:
             self._too_large.recovered(subject=operation)
-            return found
-        for sandbox in await self.list_sandboxes():
-            request.filter.pod_sandbox_id = sandbox.id
-            found.append(await self._read(operation, request))
         return found
 
     async def container_detail(self, container_id: str) -> ContainerDetail:

@@ -67,12 +67,12 @@ async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FI
         while not task.done() and (left_s := until_s - loop.time()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait((task,), timeout=left_s)
-        task.add_done_callback(_take_error)
+        task.add_done_callback(retrieve_error)
         raise
 
 
-def _take_error(task: asyncio.Task[Any]) -> None:
-    """Else asyncio logs its traceback."""
+def retrieve_error(task: asyncio.Future[Any]) -> None:
+    """Retrieve an error that no caller waits for, else asyncio logs its traceback."""
     if not task.cancelled():
         task.exception()
 
