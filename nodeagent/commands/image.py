@@ -11,6 +11,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from orch.component.process.daemon import SetupError
 _CALL_S = 30.0
 _IMPORT_S = 900.0  # for all of an archive
 _DEFAULT_MAX_MIB = 16 * 1024
+_NOTICED_S, _POLL_S = 10.0, 0.1
 _NAMESPACE = "k8s.io"  # where containerd keeps the images of the CRI
 
 
@@ -53,11 +55,21 @@ def run(args: argparse.Namespace) -> int:
     for path in args.files:
         tags = _tags_of(path, args.max_mib << 20)
         _import(config, path)
-        had = {tag for image in asyncio.run(_images(config)) for tag in image.tags}
-        if missing := [tag for tag in tags if not had & set(_spellings(tag))]:
+        if missing := _missing(config, tags):
             raise SetupError(f"{path}: the runtime took it, but has no image {missing[0]}")
         sys.stdout.write("".join(f"imported {tag}\n" for tag in tags))
     return 0
+
+
+def _missing(config: NodeAgentConfiguration, tags: Sequence[str]) -> Sequence[str]:
+    """Those that the runtime does not list: containerd notices an import a little after its end."""
+    until_s = time.monotonic() + _NOTICED_S
+    while True:
+        had = {tag for image in asyncio.run(_images(config)) for tag in image.tags}
+        missing = [tag for tag in tags if not had & set(_spellings(tag))]
+        if not missing or time.monotonic() >= until_s:
+            return missing
+        time.sleep(_POLL_S)
 
 
 def _spellings(tag: str) -> tuple[str, ...]:
