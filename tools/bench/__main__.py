@@ -19,7 +19,7 @@ BENCHMARKS = {
     "statistics": "sampling, pages, serving and the whole agent, beside C, peers and limits",
     "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
     "slow_clients": "10,000 slow clients, 1,000 of them more over TLS: health, memory, the Lease",
-    "floods": "eight floods of one user: the p99 of others' requests, beside that at rest",
+    "floods": "nine floods of one user: the p99 of others' requests, beside that at rest",
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "resize": "resizes of a running pod: until the kernel has them, and a storm of them",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",

@@ -33,19 +33,20 @@ ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range
 _REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 _REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
 _OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
-_OBJECT = "patched"
+_OTHERS = f"/api/v1/namespaces/{TENANT}/secrets"  # what is patched is not among those listed
 _DATA = {f"k{n}": "x" * 100 for n in range(100)}
+_PATCHED = {"patched": _DATA, "large": {f"k{n}": "x" * 5000 for n in range(100)}}
 _WRITTEN = json.dumps({"metadata": {"generateName": "w"}, "data": _DATA}).encode()
-_PATCHES = [json.dumps({"data": {"k0": f"{number}"}}).encode() for number in range(CLIENTS)]
+_PATCHES = [json.dumps({"data": {"k0": f"{number:04}"}}).encode() for number in range(CLIENTS)]
 
 
 def _ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
     return head(user, method, path, len(body)) + body
 
 
-def _patch(body: bytes) -> bytes:
-    asked = _ask(TENANT, "PATCH", f"{_OBJECTS}/{_OBJECT}", body)
-    return asked.replace(b"application/json", b"application/merge-patch+json")
+def _patches(name: str) -> list[bytes]:
+    asked = [_ask(TENANT, "PATCH", f"{_OTHERS}/{name}", body) for body in _PATCHES]
+    return [one.replace(b"application/json", b"application/merge-patch+json") for one in asked]
 
 
 FLOODS = {
@@ -55,7 +56,8 @@ FLOODS = {
     "a thousand service accounts": [_ask(name, "POST", _REVIEWS, _REVIEW) for name in ACCOUNTS],
     "a tenant's lists": [_ask(TENANT, "GET", _OBJECTS)],
     "a tenant's watches": [_ask(TENANT, "GET", f"{_OBJECTS}?watch=true")],
-    "a tenant's patches": [_patch(body) for body in _PATCHES],
+    "a tenant's patches": _patches("patched"),
+    "a tenant's large objects": _patches("large"),
     "a tenant's writes": [_ask(TENANT, "POST", _OBJECTS, _WRITTEN)],
     "wrong tokens": [_ask("nobody", "GET", "/api")],
     "new connections": [
@@ -86,7 +88,8 @@ def _servers(directory: Path, stack: ExitStack) -> tuple[Attacked, Attacked]:
 def _server(directory: Path, stack: ExitStack) -> Attacked:
     directory.mkdir()
     server = stack.enter_context(harness.attacked(directory, *FLAGS, users=ACCOUNTS))
-    server.make(_OBJECTS, {"metadata": {"name": _OBJECT}, "data": _DATA})
+    for name, data in _PATCHED.items():
+        server.make(_OTHERS, {"metadata": {"name": name}, "data": data})
     return server
 
 
