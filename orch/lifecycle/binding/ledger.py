@@ -66,8 +66,7 @@ class Ledger:
             if not self._in_use[name]:
                 del self._in_use[name]
         self._closed = {pair: end_s for pair, end_s in self._closed.items() if end_s > now_s}
-        nodes = cluster.nodes.items()
-        return [Room(node, self._in_use[name], self._closed) for name, node in nodes]
+        return [Room(node, self._in_use[key], self._closed) for key, node in cluster.nodes.items()]
 
     def due(self, now_s: float) -> Sequence[Entry]:
         """The pods to be tried now, in turn."""

@@ -110,10 +110,9 @@ def explanation(counted: Mapping[str, int], nodes: int) -> str:
 
 def is_own(pod: Pod) -> bool:
     """Whether the pod waits for a node, and for nobody else to choose one."""
-    scheduler = given(pod, "schedulerName") or OWN_SCHEDULER
     over = pod.metadata.deletionTimestamp or pod.status.phase in podspec.FINAL_PHASES
-    waits = not (over or pod.spec.nodeName or given(pod, "schedulingGates"))
-    return waits and scheduler == OWN_SCHEDULER
+    is_held = over or pod.spec.nodeName or given(pod, "schedulingGates")
+    return not is_held and (given(pod, "schedulerName") or OWN_SCHEDULER) == OWN_SCHEDULER
 
 
 def _unweighed(pod: Pod, choice: NodeChoice) -> Iterator[str]:
