@@ -327,8 +327,8 @@ def given(**params: str) -> dict[str, str]:
 
 def _cut(response: aiohttp.ClientResponse) -> None:
     """Abort the connection, without waiting for the rest of a stream or for TLS to close."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
+    if response.connection is not None:
+        tcp.abort(response.connection.transport)
     response.close()
 
 

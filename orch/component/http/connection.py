@@ -140,8 +140,7 @@ class Connection(web.RequestHandler):
 
     def drop(self) -> None:
         """Cut the connection without a response."""
-        if self.socket is not None:
-            self.socket.abort()
+        tcp.abort(self.socket)
         self.end()
 
     def pause_writing(self) -> None:

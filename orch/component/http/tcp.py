@@ -6,6 +6,7 @@ when it is written to; and they buffer megabytes for a peer that does not read.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -36,6 +37,15 @@ def make_socket(address: Any) -> socket.socket:
     connection.setblocking(False)
     notice_dead_peer(connection)
     return connection
+
+
+def abort(transport: asyncio.WriteTransport | None) -> None:
+    """Cut the connection, if there is one. TLS that was closed twice is only left to end within its
+    30 s by asyncio before Python 3.11.4, which raises AttributeError then.
+    """
+    if transport is not None:
+        with contextlib.suppress(AttributeError):
+            transport.abort()
 
 
 def limit_unsent(connection: TransportSocket) -> None:

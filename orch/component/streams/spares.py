@@ -14,6 +14,7 @@ import logging
 import select
 from collections.abc import Iterator
 
+from orch.component.http import tcp
 from orch.component.process import loops
 from orch.component.streams import upstream
 from orch.component.streams.upstream import (
@@ -68,7 +69,7 @@ class Spares:
         spare = self._open.pop(to, None)
         if spare is None or _is_quiet(spare):
             return spare
-        _abort(spare)
+        tcp.abort(spare.transport)
         return None
 
     async def _add(self, to: Destination) -> None:
@@ -87,7 +88,7 @@ class Spares:
         """Nothing if it has been taken."""
         if spare is not None and self._open.get(to) is spare:
             del self._open[to]
-            _abort(spare)
+            tcp.abort(spare.transport)
 
     async def close(self) -> None:
         """End those that nobody took, and open no others."""
@@ -95,11 +96,6 @@ class Spares:
         await loops.cancel(*self._opening.values())
         for to, spare in list(self._open.items()):
             self._drop(to, spare)
-
-
-def _abort(spare: Upstream) -> None:
-    if spare.transport is not None:
-        spare.transport.abort()
 
 
 def _is_quiet(spare: Upstream) -> bool:

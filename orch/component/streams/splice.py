@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orch.component.http import tcp
 from orch.component.process.loops import Backoff
 
 LINGER_S = 300.0  # for what is on its way when the other side has ended
@@ -96,7 +97,7 @@ class Splice:
                 return
             await asyncio.sleep(looks.next())
         for side in self._sides:
-            side.transport.abort()
+            tcp.abort(side.transport)
 
     def resume(self) -> None:
         """Begin to read the upstream."""

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from orch.component.http import httpd
+from orch.component.http import httpd, tcp
 from orch.component.http.connection import allow_pauses
 from orch.component.streams import remote_command, tunnel, upstream, websocket
 from orch.component.streams.remote_command import Wanted
@@ -180,7 +180,7 @@ class Streams:
         """Answer 101 and carry bytes until a side ends. ApiError 400, ConnectionError."""
         connection = httpd.connection_of(request)
         if not connection.is_quiet or connection.transport is None:
-            agreement.transport.abort()
+            tcp.abort(agreement.transport)
             connection.close()
             raise bad_request("nothing may be sent before the upgrade is agreed to")
         splice = Splice(connection.transport, agreement.transport, idle_s=idle_s)

@@ -159,7 +159,7 @@ async def dial(
             raise Refused(status, await upstream.read_refusal())
         _require_agreement(headers, answered)
     except BaseException as error:
-        transport.abort()
+        tcp.abort(transport)
         if isinstance(error, TimeoutError):
             text = f"it did not answer within {ANSWER_TIMEOUT_S:g} s"
             raise Unreachable(text) from error

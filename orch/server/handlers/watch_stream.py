@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import Counter
 
+from orch.component.http import tcp
 from orch.component.http.sliced_response import Piece, framed, send, takes_more, write_chunk
 from orch.component.process import clock
 from orch.server.handlers import render
@@ -140,8 +141,7 @@ async def stream(
         await _follow(wanted, feed, writer)
         await response.write_eof()
     except ConnectionError:
-        if request.transport is not None:
-            request.transport.abort()
+        tcp.abort(request.transport)
     finally:
         opened.watch.close()
     return response
@@ -335,8 +335,7 @@ class _Writer:
             yield self._lines(events)
 
     def _abort(self) -> None:
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        tcp.abort(self._request.transport)
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """Buffer the changes as one chunk; False when none of them is for the client."""

@@ -1,13 +1,19 @@
+import asyncio
 import contextlib
 import os
 import resource
 import socket
+import ssl
 from asyncio.trsock import TransportSocket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from orch.component.http import tcp
+from orch.component.http.httpd import server_context
+from orch.component.pki import Authority, Subject
+from orch.component.process import clock
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
@@ -44,6 +50,31 @@ def test_a_peer_may_be_allowed_to_pause_until_its_connection_is_closed() -> None
         assert found == timeout_ms
     plain.close()
     tcp.limit_unacknowledged(connection, limited=False)
+
+
+async def test_tls_that_was_closed_can_be_cut(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, now=clock.utc_now())
+    pair = authority.issue(Subject("server", "server", (), ("localhost",)))
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    serving = await asyncio.start_server(
+        lambda _, writer: accepted.put_nowait(writer),
+        "127.0.0.1",
+        ssl=server_context(pair.cert_file, pair.key_file, client_ca_file=None),
+    )
+    trusting = ssl.create_default_context(cafile=authority.ca_file)
+    async with serving:
+        for closed in range(3):
+            reader, writer = await asyncio.open_connection(
+                "localhost", serving.sockets[0].getsockname()[1], ssl=trusting
+            )
+            transport = (await accepted.get()).transport
+            for _ in range(closed):
+                transport.close()
+            tcp.abort(transport)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+    tcp.abort(None)
 
 
 @contextlib.contextmanager

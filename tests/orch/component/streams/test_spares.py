@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict
 
+from orch.component.http import tcp
 from orch.component.http.httpd import server_context
 from orch.component.pki import Authority, Subject
 from orch.component.process import clock
@@ -59,7 +60,7 @@ class Behind:
         if self._server is not None:
             self._server.close()
         for writer in self.accepted:
-            writer.transport.abort()
+            tcp.abort(writer.transport)
 
 
 @pytest.fixture
