@@ -58,7 +58,7 @@ def machine(
 ) -> Iterator[EmulatedMachine]:
     """The machine with all three daemons and no pod."""
     base, scratch = ROOT / ".test" / "testbed" / "vm", tmp_path_factory.mktemp("vm")
-    or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
+    or_skip(lambda: ensure(base, machine_root, installed.shown()))
 
     def start(machine: Machine) -> None:
         emulated_services.install(machine, scratch)

@@ -35,7 +35,7 @@ def started(machine_root: Any, scratch: Path) -> Iterator[Machine]:
         machine.check("systemctl", "stop", "containerd.service", timeout_s=180)
 
     base = ROOT / ".test" / "testbed" / "vm"
-    or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
+    or_skip(lambda: ensure(base, machine_root, installed.shown()))
     with virtual(base, scratch, prepare) as machine:
         yield machine
 

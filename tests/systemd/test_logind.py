@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from orch.component.process import clock
-from tests.systemd.conftest import or_skip
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted
 
@@ -30,7 +29,7 @@ CONTAINERD = 'version = 3\nimports = []\n[plugins."io.containerd.cri.v1.images"]
 @pytest.fixture
 def guarded(machine_root: Path, tmp_path: Path) -> Iterator[BootedMachine]:
     """A machine of its own, since it will be shut down: containerd and a standalone agent run."""
-    with booted(machine_root, tmp_path, or_skip(installed.shown)) as machine:
+    with booted(machine_root, tmp_path, installed.shown()) as machine:
         runtime = "unix:///run/containerd/containerd.sock"
         installed.install(
             machine,

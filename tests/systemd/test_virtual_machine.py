@@ -106,7 +106,7 @@ def emulated(
 ) -> Iterator[EmulatedMachine]:
     """The machine with the agent started and one pod running."""
     base = ROOT / ".test" / "testbed" / "vm"
-    or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
+    or_skip(lambda: ensure(base, machine_root, installed.shown()))
     scratch = tmp_path_factory.mktemp("vm")
     with virtual(base, scratch, lambda machine: start(machine, scratch)) as running:
         yield running

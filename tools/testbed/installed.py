@@ -15,7 +15,6 @@ from pathlib import Path
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.pki import KeyPair
 from orch.up.layout import Certificates, issue_certificates
-from tools.runtime_lib.progress import RuntimeToolError
 from tools.testbed.machine import Machine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,25 +44,16 @@ staticPodPath: /etc/nodeagent/manifests
 _WRAPPER = """#!/bin/sh
 export PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH=/opt/nodeagent:/opt/nodeagent/site-packages
-exec /opt/python/bin/python{version} {arguments} "$@"
+exec /opt/python/bin/python3 {arguments} "$@"
 """
 
 Files = dict[str, tuple[str, int]]  # path → text and mode
 
 
 def shown() -> list[tuple[Path, str]]:
-    """Interpreter, packages and sources, and where the machine sees them.
-
-    RuntimeToolError where the interpreter cannot be taken along: /usr belongs to the machine.
-    """
-    prefix = Path(sys.base_prefix).resolve()
-    if prefix == Path("/usr"):
-        raise RuntimeToolError(
-            "the interpreter is this system's own, which a test machine cannot share; "
-            "make the virtual environment with one of another prefix (PYTHON=…)"
-        )
+    """Interpreter, packages and sources, and where the machine sees them."""
     return [
-        (prefix, "/opt/python"),
+        *_interpreter(),
         (Path(sysconfig.get_path("purelib")), "/opt/nodeagent/site-packages"),
         (REPOSITORY / "nodeagent", "/opt/nodeagent/nodeagent"),
         (REPOSITORY / "orch", "/opt/nodeagent/orch"),
@@ -71,10 +61,20 @@ def shown() -> list[tuple[Path, str]]:
     ]
 
 
+def _interpreter() -> Iterator[tuple[Path, str]]:
+    """Of one in /usr no more than its own: the rest there is the machine's."""
+    prefix = Path(sys.base_prefix).resolve()
+    if prefix != Path("/usr"):
+        yield prefix, "/opt/python"
+        return
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    yield prefix / "bin" / name, "/opt/python/bin/python3"
+    yield prefix / "lib" / name, f"/opt/python/lib/{name}"
+
+
 def wrapper(arguments: str) -> str:
     """The shell script that starts the interpreter of the tests with these arguments."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return _WRAPPER.format(version=version, arguments=arguments)
+    return _WRAPPER.format(arguments=arguments)
 
 
 def install(

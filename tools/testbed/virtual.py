@@ -107,18 +107,16 @@ mkdir -p "$own/upper" "$own/work" "$own/root"
 mount -n -t overlay -o "lowerdir=$own/extra:$lower,upperdir=$own/upper,workdir=$own/work" \
   overlay "$own/root"
 while [ $# -gt 0 ]; do
-  mkdir -p "$own/root$2"
-  mount -n --bind "$1" "$own/root$2"
+  place=$own/root$2
+  if [ -d "$1" ]; then mkdir -p "$place"; else mkdir -p "${place%/*}"; touch "$place"; fi
+  mount -n --bind "$1" "$place"
   shift 2
 done
-for name in $LEFT_OUT; do
-  hidden="$own/root/opt/nodeagent/site-packages/$name"
+cd "$own/root/opt/nodeagent/site-packages"
+for hidden in $LEFT_OUT ../../python/lib/python3*/test ../../python/lib/python3*/site-packages; do
   if [ -d "$hidden" ]; then mount -n -t tmpfs tmpfs "$hidden"; fi
 done
-for hidden in "$own/root/opt/python/lib"/python3*; do
-  mount -n -t tmpfs tmpfs "$hidden/test"
-  mount -n -t tmpfs tmpfs "$hidden/site-packages"
-done
+cd /
 chroot "$own/root" depmod "$KERNEL"
 mke2fs -q -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$own/root" "$image"
 """
