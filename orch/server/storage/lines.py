@@ -1,9 +1,11 @@
 """Whose writes the next commit takes, so that nobody waits for all that somebody else has queued.
 
 Writes stand in line by namespace, or by kind where there is none, and each line moves on by one
-write in its turn until the commit is full. So a write waits for the commit under way, and then is
-in the next one, however many of another namespace came before it. Within a line the order stays:
-what was judged by the state of a namespace is written before a change of that state.
+write in its turn until the commit is full. A line that left something behind sits out the next
+commit if others have something for it: they would wait for its bytes twice. So a write waits for
+the commit under way, and then is in the next one, however many of another namespace came before it.
+Within a line the order stays: what was judged by the state of a namespace is written before a
+change of that state.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Lines:
         self.waiting = 0
         self._lines: dict[str, deque[tuple[int, Queued]]] = {}  # the next one first
         self._checks: deque[tuple[int, Queued]] = deque()  # those without writes
+        self._more: set[str] = set()  # that had a turn at the last commit, and more than it took
         self._count = 0  # that were put
 
     def put(self, queued: Queued) -> None:
@@ -55,7 +58,9 @@ class Lines:
         """What the next commit is made of: never nothing while there is something."""
         batch: list[Queued] = []
         room, room_for_larger = COMMIT_BYTES, 1
-        turns = deque(self._lines)
+        others = [name for name in self._lines if name not in self._more]
+        turns = deque(others or self._lines)
+        had = set[str]()
         while turns and len(batch) < COMMIT_WRITES:
             name = turns.popleft()
             size = self._lines[name][0][1].size
@@ -70,6 +75,8 @@ class Lines:
             if line:
                 self._lines[name] = line
                 turns.append(name)
+            had.add(name)
+        self._more = had & self._lines.keys()
         oldest = min((line[0][0] for line in self._lines.values()), default=self._count + 1)
         while self._checks and self._checks[0][0] < oldest:
             batch.append(self._checks.popleft()[1])

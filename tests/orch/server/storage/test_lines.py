@@ -40,6 +40,18 @@ def test_nobody_waits_for_all_that_another_has_queued(size: int, key: str) -> No
     assert key in keys((*first, *second))
 
 
+@pytest.mark.parametrize("size", [11_000, 3 * MIB])
+def test_nobody_waits_for_the_bytes_of_a_flood_twice(size: int) -> None:
+    lines = Lines()
+    for number in range(2000):
+        lines.put(write(f"/pods/a/{number}", size))
+    assert lines.take()
+    for _ in range(3):
+        lines.put(write("/pods/b/x", 400))
+        assert keys(lines.take()) == ["/pods/b/x"]
+        assert set(keys(lines.take())) <= {f"/pods/a/{number}" for number in range(2000)}
+
+
 def test_nobody_waits_for_large_writes_of_many() -> None:
     lines = Lines()
     for number in range(1000):
