@@ -38,6 +38,9 @@ class FakeMedium:
         self.revision = revision
         self.commits += 1
 
+    def tidy(self) -> None:
+        """Nothing is left to do."""
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -56,6 +56,9 @@ class Medium(Protocol):
     def commit(self, changes: Sequence[Change], revision: int) -> None:
         """Make the changes and the revision durable, all or nothing."""
 
+    def tidy(self) -> None:
+        """What a commit left to do, once its callers have their answers."""
+
     def close(self) -> None: ...
 
     def size_bytes(self) -> int:
@@ -199,6 +202,7 @@ class GroupCommitStorage(MirroredStorage):
             changes, answers = writer.commit(batch)
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._publish, changes, answers)
+            self._medium.tidy()
 
     def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
         """On the loop: make a committed batch visible, then answer its callers."""
