@@ -27,6 +27,7 @@ DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or 
 DEFAULT_TIMEOUT_S = 60.0
 MAX_READS = 400
 MAX_WRITES = 200
+TENANT_CHANGES = 400
 _MIB = 1024 * 1024
 _number = program_flags.whole_number
 
@@ -37,6 +38,7 @@ class LimitFlags:
 
     max_reads: int = MAX_READS
     max_writes: int = MAX_WRITES
+    tenant_changes: int = TENANT_CHANGES  # a second
     timeout_s: float = DEFAULT_TIMEOUT_S
     memory_bytes: int = 0  # 0: the limit of the process
 
@@ -202,6 +204,11 @@ def _limit_flags(group: _Group) -> None:
         help="see --max-requests-inflight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
+        "--tenant-changes-per-second", type=_number, default=TENANT_CHANGES, metavar="N",
+        help="of one user, or one namespace's service accounts; 60 kB of an object count as one"
+        " more; nodes, the control plane and system:masters have no limit; 0: nobody has",
+    )  # fmt: skip
+    group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
         metavar="DURATION",
         help="for requests other than watches and proxied ones; `timeout` may shorten it",
@@ -264,6 +271,7 @@ def _limits_of(values: argparse.Namespace) -> LimitFlags:
     return LimitFlags(
         values.max_requests_inflight,
         values.max_mutating_requests_inflight,
+        values.tenant_changes_per_second,
         values.request_timeout,
         values.memory_limit * _MIB,
     )

@@ -118,8 +118,7 @@ class Server:
         self._custom = CustomKinds(self._backend, is_shared=shared, upstream=upstream)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
-        limits = Limits(flags.limits.seats, flags.limits.timeout_s, flags.max_connections)
-        self.flows = FlowControl(limits, self._metrics.inflight)
+        self.flows = FlowControl(_flow_limits(flags), self._metrics.inflight)
         self._metrics.registry.register(FlowMetrics(self.flows.levels))
         self.slow_clients = SlowClients(NAME)
         memory = flags.limits.memory_bytes
@@ -368,6 +367,11 @@ class Server:
         can_list = self.storage_health.can_list
         self._metrics.storage.observe(self.storage, self._kinds, can_list=can_list)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
+
+
+def _flow_limits(flags: Flags) -> Limits:
+    given = flags.limits
+    return Limits(given.seats, given.timeout_s, flags.max_connections, given.tenant_changes)
 
 
 def _follow_pod(graph: NodeGraph, nodes: NodeTally, key: str, stored: Stored | None) -> None:

@@ -36,11 +36,17 @@ _CONNECTION_SHARE = 0.75  # of the listener's, for the requests of tenants
 
 
 class Limits(NamedTuple):
-    """`seats` 0: no limit on requests in flight."""
+    """`seats` 0: no limit on requests in flight; `changes` of a tenant a second, 0: no limit."""
 
     seats: int
     timeout_s: float
     max_connections: int
+    changes: int = 0
+
+    @property
+    def wait_s(self) -> float:
+        """How long a request may wait for its turn."""
+        return self.timeout_s * _WAIT_SHARE
 
 
 @dataclass(slots=True)
@@ -108,9 +114,11 @@ class Schema:
 
 
 class Caller(Flow):
-    """A flow with its requests that are long-running, or whose bodies had to be waited for."""
+    """A flow with its requests that are long-running, or whose bodies had to be waited for, and
+    the time from which its changes so far are within its pace.
+    """
 
-    __slots__ = ("bodies", "body_bytes", "identity", "long_running", "name", "schema")
+    __slots__ = ("bodies", "body_bytes", "even_s", "identity", "long_running", "name", "schema")
 
     def __init__(self, schema: Schema, name: str) -> None:
         super().__init__()
@@ -120,13 +128,14 @@ class Caller(Flow):
         self.long_running = 0
         self.bodies = 0
         self.body_bytes = 0
+        self.even_s = 0.0
 
 
 class Levels:
     """The schemas in the order in which they are tried, and the callers that are there now."""
 
     def __init__(self, limits: Limits) -> None:
-        seats, wait_s = limits.seats, limits.timeout_s * _WAIT_SHARE
+        seats, wait_s = limits.seats, limits.wait_s
         tenants = max(int(limits.max_connections * _CONNECTION_SHARE), 1)
         exempt = PriorityLevel("exempt")
         probes = PriorityLevel(

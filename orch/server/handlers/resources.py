@@ -16,6 +16,7 @@ from aiohttp import HttpVersion11, web
 from orch.component.http import httpd
 from orch.server import turns
 from orch.server.audit.trail import TRAIL
+from orch.server.flow.control import keep_pace
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
@@ -147,10 +148,18 @@ class ResourceHandlers:
             request[NOTES] = notes
             if strategy.deprecation:
                 notes.warnings.append(strategy.deprecation)
-            response = await handler(Call(request, info, request[IDENTITY], rules, notes))
+            call = Call(request, info, request[IDENTITY], rules, notes)
+            if not (info.verb in _READS or info.is_long_running):
+                await keep_pace(partial(self._size, call))
+            response = await handler(call)
         except StorageFailed as error:
             raise refusal_for(error) from error
         return await finished(request, response)
+
+    def _size(self, call: Call) -> int:
+        """What is sent and the object that it is about, in bytes."""
+        stored = self._backend.storage.get(call.target().key) if call.info.name else None
+        return (call.request.content_length or 0) + (len(stored.data) if stored else 0)
 
     def _handler(self, resource: Resource, info: RequestInfo) -> Handler | None:
         connector = self._connectors.get((resource.qualified, info.subresource))

@@ -24,7 +24,11 @@ def growth(key: str, before: bytes | None, after: bytes | None) -> Growth:
     objects = (after is not None) - (before is not None)
     old, new = before or b"", after or b""
     size = len(new) - len(old) + objects * len(key.encode())
-    return Growth(objects, size, new.count(b"{") - old.count(b"{"))
+    return Growth(objects, size, _records_in(new) - _records_in(old))
+
+
+def _records_in(data: bytes) -> int:
+    return len(data) - len(data.translate(None, b"{"))  # quicker than counting
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ PATH = "/api/v1/namespaces/default/pods"
 READ = parse_request("GET", PATH, {})
 WRITE = parse_request("POST", PATH, {})
 WATCH = parse_request("GET", PATH, {"watch": "1"})
+CHANGES = 400  # a second
 LIMIT = 3 * 1024 * 1024
 
 
@@ -53,7 +54,7 @@ class Fixture:
     def __init__(self, seats: int = 10, connections: int = 8192) -> None:
         self.registry = CollectorRegistry()
         gauge = Gauge("inflight", "text", ("request_kind",), registry=self.registry)
-        self.flows = FlowControl(Limits(seats, 60.0, connections), gauge)
+        self.flows = FlowControl(Limits(seats, 60.0, connections, CHANGES), gauge)
 
     def seat(
         self,
@@ -164,6 +165,50 @@ async def test_who_waits_too_long_is_asked_to_come_back() -> None:
     assert (error.code, error.retry_after_s) == (429, 1)
     assert flows.levels.users.rejected == {"time-out": 1}
     assert flows.levels.users.waited_in_vain.count == 1
+
+
+async def change(fixture: Fixture, who: Identity, size: int, count: int = 1) -> float:
+    """How long the changes took, of a caller with one connection."""
+    loop, connection = asyncio.get_running_loop(), Connection()
+    began_s = loop.time()
+    for _ in range(count):
+        async with fixture.seat(who, WRITE, connection):
+            await control.keep_pace(lambda: size)
+    return loop.time() - began_s
+
+
+async def test_a_tenant_makes_changes_at_a_pace() -> None:
+    fixture = Fixture(seats=0)
+    ahead = int(control.AHEAD_S * CHANGES)
+    async with fixture.seat(ANN):  # so that the server remembers who that is
+        await change(fixture, ANN, 0, count=ahead)
+        assert await change(fixture, ANN, 0, count=20) >= 19 / CHANGES
+        large = 40 * control.BYTES_OF_CHANGE
+        assert await change(fixture, ANN, large) >= 40 / CHANGES
+        fixture.flows.wait_s = 0.0  # so that nobody may wait
+        await change(fixture, BOB, 0)
+
+
+async def test_nodes_and_the_privileged_group_have_no_pace() -> None:
+    fixture = Fixture()
+    fixture.flows.wait_s = 0.0
+    for who in (NODE, MASTER):
+        await change(fixture, who, 1_000_000_000)
+
+
+async def test_who_waits_for_their_pace_has_no_seat_and_is_refused_when_that_takes_long() -> None:
+    fixture, connection = Fixture(), Connection()
+    async with fixture.seat(ANN, WRITE, connection):
+        await control.keep_pace(lambda: int(control.AHEAD_S * CHANGES) * control.BYTES_OF_CHANGE)
+        waiting = asyncio.ensure_future(control.keep_pace(lambda: 40 * control.BYTES_OF_CHANGE))
+        await turns()
+        assert fixture.in_flight("mutating") == 0
+        await waiting
+        assert fixture.in_flight("mutating") == 1
+        with pytest.raises(ApiError, match=r'from "ann".*so many changes') as caught:
+            await control.keep_pace(lambda: 1_000_000_000)
+    assert caught.value.code == 429
+    assert await change(fixture, ANN, 0) < 0.1  # what was refused does not count
 
 
 async def test_without_a_limit_nobody_waits_longer_than_for_a_turn() -> None:
