@@ -205,7 +205,7 @@ def _limit_flags(group: _Group) -> None:
     )  # fmt: skip
     group.add_argument(
         "--tenant-changes-per-second", type=_number, default=TENANT_CHANGES, metavar="N",
-        help="of one user, or one namespace's service accounts; 60 kB of an object count as one"
+        help="of one user, or one namespace's service accounts; 30 kB of an object count as one"
         " more; nodes, the control plane and system:masters have no limit; 0: nobody has",
     )  # fmt: skip
     group.add_argument(

@@ -29,7 +29,7 @@ from orch.wire.records.authentication import Identity
 BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
-BYTES_OF_CHANGE = 60_000  # of the object and of what is sent: as many more count as one more change
+BYTES_OF_CHANGE = 30_000  # of the object and of what is sent: as many more count as one more change
 AHEAD_S = 0.25  # a tenant may be ahead of its pace
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
