@@ -77,22 +77,29 @@ def refusal(
         or _selector_problem(pod, node)
         or _taint_problem(pod, node)
         or _apparmor_problem(pod, enabled=apparmor)
+        or _sysctl_problem(pod, node, unsafe_sysctls)
     )
-    if found is None:
-        info = node.status.nodeInfo
-        kernel = info.kernelVersion if info else ""
-        problem = isolation.sysctl_problem(pod, kernel, unsafe_sysctls)
-        found = Refusal("SysctlForbidden", problem) if problem else None
     return found and Refusal(found.reason, f"Pod was rejected: {found.message}")
 
 
 def _apparmor_problem(pod: Pod, *, enabled: bool) -> Refusal | None:
+    annotations = pod.metadata.annotations or ()
+    annotated = any(name.startswith(names.ANNOTATION_APPARMOR_PREFIX) for name in annotations)
     try:
         for container in podspec.all_containers(pod):
-            isolation.apparmor(pod, container, enabled=enabled)
+            if annotated or container.securityContext or pod.spec.securityContext:
+                isolation.apparmor(pod, container, enabled=enabled)
     except SpecError as error:
         return Refusal("AppArmor", str(error))
     return None
+
+
+def _sysctl_problem(pod: Pod, node: Node, unsafe: Collection[str]) -> Refusal | None:
+    if not pod.spec.securityContext:
+        return None
+    info = node.status.nodeInfo
+    problem = isolation.sysctl_problem(pod, info.kernelVersion if info else "", unsafe)
+    return Refusal("SysctlForbidden", problem) if problem else None
 
 
 def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
@@ -148,6 +155,8 @@ def _out_of(resource: str, wanted: int, used: int, room: int) -> Refusal:
 
 
 def _port_problem(pod: Pod, others: list[Pod]) -> Refusal | None:
+    if not any(container.ports for container in pod.spec.containers):
+        return None
     taken = {port for other in others for port in fit.host_ports(other)}
     port = fit.used_port(fit.host_ports(pod), taken)
     if port is None:
@@ -157,7 +166,8 @@ def _port_problem(pod: Pod, others: list[Pod]) -> Refusal | None:
 
 
 def _selector_problem(pod: Pod, node: Node) -> Refusal | None:
-    if fit.node_choice(pod).matches(node):
+    chooses = pod.spec.nodeSelector or pod.spec.affinity
+    if not chooses or fit.node_choice(pod).matches(node):
         return None
     return Refusal("NodeAffinity", "Predicate NodeAffinity failed")
 

@@ -65,6 +65,8 @@ LOCAL_PORT = {
     "container": {"ports": [{"containerPort": 1, "hostPort": 8080, "hostIP": "127.0.0.1"}]}
 }
 UDP_PORT = {"container": {"ports": [{"containerPort": 1, "hostPort": 8080, "protocol": "UDP"}]}}
+OF_HOST = {"hostNetwork": True, "container": {"ports": [{"containerPort": 8080}]}}
+PROFILE = {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}
 STATIC = {"metadata": {"annotations": {"orch.io/config.source": "file"}}}
 
 ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
@@ -109,6 +111,7 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
     ("host port", asking(**PORT), [asking(**PORT)], "NodePorts", "host port 8080 is in use"),
     ("host port on one address", asking(**LOCAL_PORT), [asking(**PORT)], "NodePorts", "8080"),
     ("host port of another protocol", asking(**UDP_PORT), [asking(**PORT)], "", ""),
+    ("port of the host's network", asking(**OF_HOST), [asking(**PORT)], "NodePorts", "8080"),
     ("selector", asking(nodeSelector={"disk": "fast"}), [], "", ""),
     ("other selector", asking(nodeSelector={"disk": "slow"}), [], "NodeAffinity", "NodeAffinity"),
     ("affinity", asking(affinity=choosing("fast")), [], "", ""),
@@ -124,6 +127,8 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
         '"net.ipv4.tcp_rmem" needs kernel 4.15, this node has 4.10.3-x',
     ),
     ("annotated AppArmor", apparmor("runtime/default"), [], "AppArmor", "not enabled on the host"),
+    ("AppArmor of a container", asking(container=PROFILE), [], "AppArmor", "not enabled"),
+    ("AppArmor of a pod", asking(**PROFILE), [], "AppArmor", "not enabled on the host"),
     ("AppArmor unconfined", apparmor("unconfined"), [], "", ""),
     ("unsafe sysctl", with_sysctl("kernel.msgmax"), [], "SysctlForbidden", "not allowlisted"),
     (
