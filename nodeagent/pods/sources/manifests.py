@@ -21,8 +21,8 @@ import pydantic
 from orch.component import yaml_file
 from orch.component.yaml_file import Document, FieldPath
 from orch.wire import names, times, validation
-from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL, places
-from orch.wire.podrules.references import api_references
+from orch.wire.podrules import references
+from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL, document_fields, places
 from orch.wire.podrules.validation import creation_causes
 from orch.wire.records.fields import fields_beyond
 from orch.wire.records.meta import ObjectMeta, WireModel
@@ -182,8 +182,9 @@ def problems(pod: Pod) -> Iterator[Problem]:
         yield cause.field, cause.message
     for place, container in places(pod):
         yield from _mounts(container, place)
-    for found in api_references(spec):
-        yield found.path, f"a static pod cannot refer to a {found.kind}"
+    if not document_fields(spec).isdisjoint(references.FIELDS):
+        for found in references.api_references(spec):
+            yield found.path, f"a static pod cannot refer to a {found.kind}"
 
 
 def _metadata(pod: Pod) -> Iterator[Problem]:

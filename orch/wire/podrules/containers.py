@@ -26,7 +26,7 @@ from orch.wire.validation import (
 Document = Mapping[str, Any]
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
-_MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_MESSAGES_FROM = ("FallbackToLogsOnError", "File")
 _RESIZE_POLICIES = _NOT_REQUIRED, _ = ("NotRequired", "RestartContainer")
 _PROPAGATIONS = _PRIVATE, _BOTH_WAYS, _ = ("None", "Bidirectional", "HostToContainer")
 _RECURSIVE = _WRITABLE, _, _ = ("Disabled", "Enabled", "IfPossible")
@@ -47,7 +47,8 @@ class PodFacts:
 
 def pod_facts(spec: Document, volumes: Mapping[str, Document]) -> PodFacts:
     """The facts of a pod that has these volumes."""
-    grace_s, system = spec.get("terminationGracePeriodSeconds"), raw.value(spec, "os", "name")
+    grace_s = spec.get("terminationGracePeriodSeconds")
+    system = raw.value(spec, "os", "name") if spec.get("os") else None
     return PodFacts(
         volumes=volumes,
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
@@ -89,8 +90,8 @@ def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterato
             yield causes.required(at)
         elif name in seen:
             yield causes.duplicate(at, name)
-        else:
-            yield from causes.invalid_values(at, name, dns1123_label_problems(name))
+        elif problems := dns1123_label_problems(name):
+            yield from causes.invalid_values(at, name, problems)
         seen.add(name)
 
 
@@ -125,19 +126,17 @@ def _init_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Caus
 def common_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
     """What is wrong with a container of any list, except its name."""
     yield from image_causes(container, path)
-    yield from causes.unless_one_of(container, "terminationMessagePolicy", _MESSAGE_POLICIES, path)
+    if container.get("terminationMessagePolicy"):
+        yield from causes.unless_one_of(container, "terminationMessagePolicy", _MESSAGES_FROM, path)
     if ports := container.get("ports"):
         yield from _port_causes(ports, f"{path}.ports")
     if variables := container.get("env"):
         yield from variable_causes(variables, f"{path}.env", pod.volumes)
     if sources := container.get("envFrom"):
         yield from whole_object_causes(sources, f"{path}.envFrom")
-    if mounts := container.get("volumeMounts"):
-        yield from _mount_causes(mounts, container, f"{path}.volumeMounts", pod)
-    if container.get("volumeDevices"):
-        text = "agents give containers no block devices; mount the volume instead"
-        yield causes.forbidden(f"{path}.volumeDevices", text)
-    yield from causes.unless_one_of(container, "imagePullPolicy", PULL_POLICIES, path)
+    yield from _storage_causes(container, path, pod)
+    if container.get("imagePullPolicy"):
+        yield from causes.unless_one_of(container, "imagePullPolicy", PULL_POLICIES, path)
     if resources := container.get("resources"):
         yield from resource_causes(resources, f"{path}.resources")
     if container.get("resizePolicy"):
@@ -187,6 +186,14 @@ def _port_causes(ports: Iterable[Document], path: str) -> Iterator[Cause]:
             if number := port.get(kind):  # hostPort 0 means none
                 yield from causes.invalid_values(f"{at}.{kind}", number, port_problems(number))
         yield from causes.unless_one_of(port, "protocol", _PROTOCOLS, at)
+
+
+def _storage_causes(container: Document, path: str, pod: PodFacts) -> Iterator[Cause]:
+    if mounts := container.get("volumeMounts"):
+        yield from _mount_causes(mounts, container, f"{path}.volumeMounts", pod)
+    if container.get("volumeDevices"):
+        text = "agents give containers no block devices; mount the volume instead"
+        yield causes.forbidden(f"{path}.volumeDevices", text)
 
 
 def _mount_causes(

@@ -84,6 +84,11 @@ def document_places(
             yield f"spec.{name}[{index}]", container
 
 
+def document_fields(spec: Mapping[str, Any]) -> set[str]:
+    """The names of the fields that a document has itself, or that a container of it has."""
+    return set(spec).union(*(container for _, container in document_places(spec)))
+
+
 def find_container(pod: Pod, name: str) -> Container | None:
     return next((c for c in all_containers(pod) if c.name == name), None)
 

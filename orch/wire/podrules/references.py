@@ -27,6 +27,8 @@ SERVICE_ACCOUNT = "ServiceAccount"
 TOKEN_S = 3600  # the life of a projected token that names none
 FILE_KEY_MAX = 128  # characters of a name in a file of variables
 PULL_SECRETS = 64  # so many of a pod are read; the reference has no bound
+# Without one of these, in the spec or in a container, a pod refers to nothing.
+FIELDS = ("serviceAccountName", "imagePullSecrets", "volumes", "env", "envFrom")
 _OF_KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 _OF_WHOLES = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
 _OF_VOLUMES = {

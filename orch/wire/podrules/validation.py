@@ -70,7 +70,8 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
     if spec.get("resources"):
         yield from pod_level_causes(spec)
     for name, choices in _CHOICES.items():
-        yield from causes.unless_one_of(spec, name, choices, "spec")
+        if spec.get(name):
+            yield from causes.unless_one_of(spec, name, choices, "spec")
     if facts.system not in ("", "linux"):  # pod security asks less of pods for Windows
         yield causes.not_supported("spec.os.name", facts.system, ("linux",))
     for fields, rule in _PARTS:
@@ -84,7 +85,8 @@ def _name_causes(spec: Document) -> Iterator[Cause]:
     for name, problems in _NAMES.items():
         if value := spec.get(name):
             found = problems(value) if isinstance(value, str) else ("must be a text",)
-            yield from causes.invalid_values(f"spec.{name}", value, found)
+            for problem in found:
+                yield causes.invalid_value(f"spec.{name}", value, problem)
     if spec.get("hostnameOverride"):
         yield from _override_causes(spec)
 

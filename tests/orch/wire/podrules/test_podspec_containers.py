@@ -29,6 +29,12 @@ def test_records_and_documents_have_the_same_places() -> None:
     assert list(podspec.document_places({"containers": None})) == []
 
 
+def test_the_fields_of_a_document_are_its_own_and_its_containers() -> None:
+    document = {"hostname": "h", "containers": [{"name": "a"}, {"env": []}]}
+    assert podspec.document_fields(document) == {"hostname", "containers", "name", "env"}
+    assert podspec.document_fields({}) == set()
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "sidecar"),
     [

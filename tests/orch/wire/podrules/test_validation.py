@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orch.wire.errors import Cause
-from orch.wire.podrules import isolation, placement
+from orch.wire.podrules import isolation, placement, podspec, references
 from orch.wire.podrules.validation import creation_causes, spec_causes
 from tests.orch.wire.podrules.podtable import (
     CONTAINER,
@@ -173,14 +173,14 @@ def test_a_cause_shows_only_the_beginning_of_what_is_too_long() -> None:
 
 
 class Asked(dict[str, Any]):
-    """An empty spec that notes what it is asked for."""
+    """A spec of nothing but one container, itself, that notes what it is asked for."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
         self.names.add(name)
-        return default
+        return [self] if name == "containers" else default
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,7 @@ class Asked(dict[str, Any]):
     [
         (placement.placement_causes, placement.FIELDS),
         (isolation.pod_causes, {*isolation.POD_FIELDS, "os"}),  # that only beside a context
+        (references.api_references, {*references.FIELDS, *podspec.LISTS, "name"}),
     ],
 )
 def test_a_rule_is_asked_about_every_spec_that_has_a_field_of_it(rule: Any, fields: Any) -> None:
