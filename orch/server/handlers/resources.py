@@ -149,7 +149,7 @@ class ResourceHandlers:
             if strategy.deprecation:
                 notes.warnings.append(strategy.deprecation)
             call = Call(request, info, request[IDENTITY], rules, notes)
-            if not (info.verb in _READS or info.is_long_running):
+            if info.verb not in _READS and not self._connector(strategy.resource, info):
                 await keep_pace(partial(self._size, call))
             response = await handler(call)
         except StorageFailed as error:
@@ -162,8 +162,11 @@ class ResourceHandlers:
         return (call.request.content_length or 0) + (len(stored.data) if stored else 0)
 
     def _handler(self, resource: Resource, info: RequestInfo) -> Handler | None:
-        connector = self._connectors.get((resource.qualified, info.subresource))
+        connector = self._connector(resource, info)
         return connector or self._verbs.get((info.verb, info.subresource))
+
+    def _connector(self, resource: Resource, info: RequestInfo) -> Handler | None:
+        return self._connectors.get((resource.qualified, info.subresource))
 
     def _methods(self, raw_path: str, resource: Resource) -> list[str]:
         """The methods that a path takes."""
