@@ -206,7 +206,8 @@ def _limit_flags(group: _Group) -> None:
     group.add_argument(
         "--tenant-changes-per-second", type=_number, default=TENANT_CHANGES, metavar="N",
         help="of one user, or one namespace's service accounts; 30 kB of an object count as one"
-        " more; nodes, the control plane and system:masters have no limit; 0: nobody has",
+        " more; nodes, the control plane, accounts of orch-system and system:masters have no"
+        " limit; 0: nobody has",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,

@@ -29,7 +29,7 @@ from tests.e2e.harness import ROOT, eventually
 
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 NODE = "witness-node"
-UNPACED = "--tenant-changes-per-second=0"  # for bounds that hold without the pace, too
+AT_ANY_RATE = "--tenant-changes-per-second=0"  # for bounds that do not need one
 MALLORY = "mallory"  # no rights at all
 TENANT = "tenant"  # `edit` in the namespace `tenant`, and nowhere else
 NEIGHBOUR = "neighbour"  # likewise in `neighbour`: the witness' user

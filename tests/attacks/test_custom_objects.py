@@ -58,7 +58,7 @@ def definition() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    with harness.attacked(tmp_path_factory.mktemp("texts")) as running:
+    with harness.attacked(tmp_path_factory.mktemp("texts"), harness.AT_ANY_RATE) as running:
         running.make(DEFINITIONS, definition())
         every = {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}
         running.make(f"{RBAC}/clusterroles", {"metadata": {"name": "texts"}, "rules": [every]})

@@ -55,7 +55,7 @@ def target(agent: tuple[Path, int]) -> Iterator[Attacked]:
     directory, port = agent
     ca_file = Authority(directory / "pki", now=datetime.now(UTC)).ca_file
     flags = (f"--nodeagent-certificate-authority={ca_file}", "--node-proxy-allow-loopback")
-    with harness.attacked(directory, harness.UNPACED, *flags, users=USERS) as running:
+    with harness.attacked(directory, harness.AT_ANY_RATE, *flags, users=USERS) as running:
         for user in USERS:
             harness.grant(running, user, namespace=TENANT, role="view")
         for number in range(LISTED):
@@ -214,7 +214,7 @@ def test_heads_that_do_not_end_are_cut(target: Attacked) -> None:
 
 
 def test_short_memory_stops_tenants_and_lets_them_delete(tmp_path: Path) -> None:
-    with harness.attacked(tmp_path, harness.UNPACED, "--memory-limit=150") as small:
+    with harness.attacked(tmp_path, harness.AT_ANY_RATE, "--memory-limit=150") as small:
         with small.witnessed() as seen:
             codes = [big(small, "POST", "first")]
             while codes[-1] == 201:

@@ -26,7 +26,7 @@ ATTACKS = {**CHANGES, **REQUESTS}
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    with harness.attacked(tmp_path_factory.mktemp("stalls")) as running:
+    with harness.attacked(tmp_path_factory.mktemp("stalls"), harness.AT_ANY_RATE) as running:
         harness.grant(running, TENANT, namespace=TENANT, role="admin")
         args = [f"x{number}" for number in range(18_000)]
         long = {"name": "a", "image": "b", "args": args}

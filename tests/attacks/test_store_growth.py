@@ -22,7 +22,7 @@ pytestmark = pytest.mark.seconds(25)
 MIB = 1024 * 1024
 OBJECTS, NAMESPACE_MIB, STORE_MIB = 200, 16, 24
 FLAGS = (
-    harness.UNPACED,
+    harness.AT_ANY_RATE,
     f"--max-namespace-objects={OBJECTS}",
     f"--max-namespace-mib={NAMESPACE_MIB}",
     f"--max-store-mib={STORE_MIB}",

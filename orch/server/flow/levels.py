@@ -8,6 +8,7 @@ is a user, the namespace of service accounts, or the address of callers whom nob
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import sys
 import weakref
@@ -29,19 +30,19 @@ WAIT_BUCKETS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0
 WORKLOAD = "workload"  # the level of tenants
 _SYSTEM_SHARE = 0.6  # of the seats; the rest is the workload's
 _FLOW_SHARE = 0.25  # of its level's seats
-_WAITING_PER_FLOW = 200
+WAITING_PER_FLOW = 200
 _CONTROL_PLANE = "system:kube-"
 _WAIT_SHARE = 0.25  # of the time for a request
 _CONNECTION_SHARE = 0.75  # of the listener's, for the requests of tenants
 
 
 class Limits(NamedTuple):
-    """`seats` 0: no limit on requests in flight; `changes` of a tenant a second, 0: no limit."""
+    """`seats` 0: no limit on requests in flight; `changes_per_s` are a tenant's, 0: no limit."""
 
     seats: int
     timeout_s: float
     max_connections: int
-    changes: int = 0
+    changes_per_s: int = 0
 
     @property
     def wait_s(self) -> float:
@@ -114,11 +115,16 @@ class Schema:
 
 
 class Caller(Flow):
-    """A flow with its requests that are long-running, or whose bodies had to be waited for, and
-    the time from which its changes so far are within its pace.
+    """A flow with its requests that are long-running, or whose bodies had to be waited for.
+
+    A tenant's changes are charged one after the other, those that are `slowed` wait for earlier
+    ones; `charged_until_s` is of the loop's clock.
     """
 
-    __slots__ = ("bodies", "body_bytes", "even_s", "identity", "long_running", "name", "schema")
+    __slots__ = (
+        "_remembered", "bodies", "body_bytes", "charged_until_s", "identity", "long_running",
+        "name", "schema", "slowed",
+    )  # fmt: skip
 
     def __init__(self, schema: Schema, name: str) -> None:
         super().__init__()
@@ -128,7 +134,21 @@ class Caller(Flow):
         self.long_running = 0
         self.bodies = 0
         self.body_bytes = 0
-        self.even_s = 0.0
+        self.slowed = 0
+        self.charged_until_s = 0.0
+        self._remembered = False
+
+    def charge(self, cost_s: float, now_s: float) -> None:
+        """Until then it is not forgotten, also without a connection."""
+        self.charged_until_s = max(self.charged_until_s, now_s) + cost_s
+        if not self._remembered:
+            self._remember()
+
+    def _remember(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._remembered = self.charged_until_s > loop.time()
+        if self._remembered:
+            loop.call_at(self.charged_until_s, self._remember)
 
 
 class Levels:
@@ -194,4 +214,4 @@ def _queue(seats: int, share: float, starts: tuple[int, int], wait_s: float) -> 
     """Of a level with a share of the seats; `starts` are those by turn, of all and of one flow."""
     own = max(round(seats * share), 1) if seats else sys.maxsize
     each = max(round(own * _FLOW_SHARE), 1)
-    return FairQueue(Bounds(own, each, *starts, _WAITING_PER_FLOW, wait_s))
+    return FairQueue(Bounds(own, each, *starts, WAITING_PER_FLOW, wait_s))

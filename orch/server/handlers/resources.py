@@ -16,7 +16,7 @@ from aiohttp import HttpVersion11, web
 from orch.component.http import httpd
 from orch.server import turns
 from orch.server.audit.trail import TRAIL
-from orch.server.flow.control import keep_pace
+from orch.server.flow.control import limit_rate
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
@@ -150,16 +150,16 @@ class ResourceHandlers:
                 notes.warnings.append(strategy.deprecation)
             call = Call(request, info, request[IDENTITY], rules, notes)
             if info.verb not in _READS and not self._connector(strategy.resource, info):
-                await keep_pace(partial(self._size, call))
+                await limit_rate(partial(self._size, call))
             response = await handler(call)
         except StorageFailed as error:
             raise refusal_for(error) from error
         return await finished(request, response)
 
     def _size(self, call: Call) -> int:
-        """What is sent and the object that it is about, in bytes."""
+        """What was sent and the object that it is about, in bytes."""
         stored = self._backend.storage.get(call.target().key) if call.info.name else None
-        return (call.request.content_length or 0) + (len(stored.data) if stored else 0)
+        return call.request.content.total_bytes + (len(stored.data) if stored else 0)
 
     def _handler(self, resource: Resource, info: RequestInfo) -> Handler | None:
         connector = self._connector(resource, info)

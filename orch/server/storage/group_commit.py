@@ -202,7 +202,10 @@ class GroupCommitStorage(MirroredStorage):
             changes, answers = writer.commit(batch)
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._publish, changes, answers)
-            self._medium.tidy()
+            try:
+                self._medium.tidy()
+            except Exception:  # a defect: it must not end the writer
+                log.exception("tidying up after a commit failed unexpectedly")
 
     def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
         """On the loop: make a committed batch visible, then answer its callers."""

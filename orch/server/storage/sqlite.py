@@ -37,7 +37,7 @@ _SCHEMA = (
 )
 _NOTE_BYTES = 4096  # of the reserve
 _PAGE_BYTES = 4096
-_LOG_PAGES = 750  # about so many are written back after a commit; at 1000 SQLite does it amid one
+_LOG_PAGES = 600  # about so many are written back after a commit; at 1000 SQLite does it amid one
 _SKIPPED = 1_000_000  # revisions: more than are given between two notes
 _FULL = "database or disk is full"  # as SQLite says it
 _ADVICE = "put a backup of both files back, or remove them to begin a new cluster"
@@ -269,8 +269,9 @@ def _revision(connection: sqlite3.Connection) -> int:
 
 
 def _pages(change: Change) -> int:
-    """How many a change writes, about."""
-    return 1 + len(change.current.data if change.current else b"") // _PAGE_BYTES
+    """How many a change writes, at most about: what it frees may be noted as well."""
+    states = [stored.data for stored in (change.previous, change.current) if stored]
+    return (1 if len(states) == 2 else 5) + sum(map(len, states)) // _PAGE_BYTES
 
 
 def _transact(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:

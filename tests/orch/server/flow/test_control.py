@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from orch.component.http.connection import Rank
 from orch.server.flow import control
 from orch.server.flow.control import FlowControl, Seat
-from orch.server.flow.levels import Limits
+from orch.server.flow.levels import WAITING_PER_FLOW, Limits
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -28,7 +29,6 @@ PATH = "/api/v1/namespaces/default/pods"
 READ = parse_request("GET", PATH, {})
 WRITE = parse_request("POST", PATH, {})
 WATCH = parse_request("GET", PATH, {"watch": "1"})
-CHANGES = 400  # a second
 LIMIT = 3 * 1024 * 1024
 
 
@@ -51,10 +51,10 @@ class Connection:
 
 
 class Fixture:
-    def __init__(self, seats: int = 10, connections: int = 8192) -> None:
+    def __init__(self, seats: int = 10, connections: int = 8192, rate: int = 0) -> None:
         self.registry = CollectorRegistry()
         gauge = Gauge("inflight", "text", ("request_kind",), registry=self.registry)
-        self.flows = FlowControl(Limits(seats, 60.0, connections, CHANGES), gauge)
+        self.flows = FlowControl(Limits(seats, 60.0, connections, rate), gauge)
 
     def seat(
         self,
@@ -167,48 +167,75 @@ async def test_who_waits_too_long_is_asked_to_come_back() -> None:
     assert flows.levels.users.waited_in_vain.count == 1
 
 
-async def change(fixture: Fixture, who: Identity, size: int, count: int = 1) -> float:
-    """How long the changes took, of a caller with one connection."""
-    loop, connection = asyncio.get_running_loop(), Connection()
+async def change(fixture: Fixture, who: Identity, units: int, count: int = 1) -> float:
+    """How long the changes took, each over a connection of its own."""
+    loop = asyncio.get_running_loop()
     began_s = loop.time()
     for _ in range(count):
-        async with fixture.seat(who, WRITE, connection):
-            await control.keep_pace(lambda: size)
+        async with fixture.seat(who, WRITE):
+            await control.limit_rate(lambda: (units - 1) * control.BYTES_OF_CHANGE)
+        gc.collect()  # nothing is remembered for the sake of the request
     return loop.time() - began_s
 
 
-async def test_a_tenant_makes_changes_at_a_pace() -> None:
-    fixture = Fixture(seats=0)
-    ahead = int(control.AHEAD_S * CHANGES)
-    async with fixture.seat(ANN):  # so that the server remembers who that is
-        await change(fixture, ANN, 0, count=ahead)
-        assert await change(fixture, ANN, 0, count=20) >= 19 / CHANGES
-        large = 40 * control.BYTES_OF_CHANGE
-        assert await change(fixture, ANN, large) >= 40 / CHANGES
-        fixture.flows.wait_s = 0.0  # so that nobody may wait
-        await change(fixture, BOB, 0)
+@pytest.mark.looptime
+async def test_a_tenants_changes_are_slowed_to_their_rate_after_a_burst() -> None:
+    fixture = Fixture(rate=40)
+    assert await change(fixture, ANN, 1, count=10) == 0
+    assert await change(fixture, ANN, 1, count=41) == pytest.approx(1)
+    assert await change(fixture, BOB, 1) == 0
+    assert fixture.flows.levels.users.waited.count >= 40
+    await asyncio.sleep(10)
+    assert await change(fixture, ANN, 1, count=10) == 0
 
 
-async def test_nodes_and_the_privileged_group_have_no_pace() -> None:
-    fixture = Fixture()
-    fixture.flows.wait_s = 0.0
+@pytest.mark.looptime
+async def test_a_large_change_slows_those_after_it_and_is_never_impossible() -> None:
+    fixture = Fixture(rate=1)
+    assert await change(fixture, ANN, 10) == 0
+    assert await change(fixture, ANN, 1) == pytest.approx(10 - control.BURST_S)
+
+
+@pytest.mark.looptime
+async def test_nodes_and_the_privileged_group_are_not_slowed() -> None:
+    fixture = Fixture(rate=1)
     for who in (NODE, MASTER):
-        await change(fixture, who, 1_000_000_000)
+        assert await change(fixture, who, 1000, count=3) == 0
 
 
-async def test_who_waits_for_their_pace_has_no_seat_and_is_refused_when_that_takes_long() -> None:
-    fixture, connection = Fixture(), Connection()
-    async with fixture.seat(ANN, WRITE, connection):
-        await control.keep_pace(lambda: int(control.AHEAD_S * CHANGES) * control.BYTES_OF_CHANGE)
-        waiting = asyncio.ensure_future(control.keep_pace(lambda: 40 * control.BYTES_OF_CHANGE))
-        await turns()
-        assert fixture.in_flight("mutating") == 0
-        await waiting
-        assert fixture.in_flight("mutating") == 1
-        with pytest.raises(ApiError, match=r'from "ann".*so many changes') as caught:
-            await control.keep_pace(lambda: 1_000_000_000)
+@pytest.mark.looptime
+async def test_a_slowed_change_has_no_seat_and_is_refused_where_it_would_wait_too_long() -> None:
+    fixture = Fixture(rate=1)
+    await change(fixture, ANN, 10)
+    slowed = asyncio.ensure_future(change(fixture, ANN, 50))
+    await turns()
+    assert (fixture.in_flight("mutating"), fixture.flows.levels.users.waiting) == (0, 1)
+    refused = asyncio.ensure_future(change(fixture, ANN, 1))
+    await turns()
+    assert fixture.in_flight("mutating") == 0
+    with pytest.raises(ApiError, match=r'from "ann".*changes') as caught:
+        await refused
     assert caught.value.code == 429
-    assert await change(fixture, ANN, 0) < 0.1  # what was refused does not count
+    await slowed
+    assert fixture.flows.levels.users.waiting == 0
+
+
+@pytest.mark.looptime
+async def test_so_many_changes_of_a_tenant_are_slowed_and_more_are_refused() -> None:
+    fixture = Fixture(rate=1000)
+    await change(fixture, ANN, 1000)
+    some = [asyncio.ensure_future(change(fixture, ANN, 1)) for _ in range(WAITING_PER_FLOW + 5)]
+    done = await asyncio.gather(*some, return_exceptions=True)
+    assert [isinstance(each, ApiError) for each in done].count(True) == 5
+
+
+@pytest.mark.looptime
+async def test_what_an_object_has_grown_by_meanwhile_is_charged() -> None:
+    fixture, sizes = Fixture(rate=1), iter((0, 10 * control.BYTES_OF_CHANGE))
+    await change(fixture, ANN, 5)
+    async with fixture.seat(ANN, WRITE):
+        await control.limit_rate(lambda: next(sizes))
+    assert await change(fixture, ANN, 1) > 10 - control.BURST_S
 
 
 async def test_without_a_limit_nobody_waits_longer_than_for_a_turn() -> None:

@@ -49,7 +49,7 @@ def test_nobody_waits_for_the_bytes_of_a_flood_twice(size: int) -> None:
     for _ in range(3):
         lines.put(write("/pods/b/x", 400))
         assert keys(lines.take()) == ["/pods/b/x"]
-        assert set(keys(lines.take())) <= {f"/pods/a/{number}" for number in range(2000)}
+        assert {key[: len("/pods/a")] for key in keys(lines.take())} == {"/pods/a"}
 
 
 def test_nobody_waits_for_large_writes_of_many() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from orch.server.storage import base, sqlite
-from orch.server.storage.sqlite import SqliteStorage
+from orch.server.storage.base import Change, Stored
+from orch.server.storage.sqlite import SqliteMedium, SqliteStorage
 from tests.orch.server.storage.contract import Make, StorageContract
 
 
@@ -38,6 +39,28 @@ async def test_only_the_owner_can_read_the_files(path: Path) -> None:
     await storage.close()
     assert set(modes.values()) == {0o600}
     assert {"state.db", "state.db-wal", "state.db-reserve"} == set(modes)
+
+
+@pytest.mark.parametrize("size", [400, 3_000, 11_000, 500_000])
+def test_the_log_is_written_back_between_commits_not_amid_one(path: Path, size: int) -> None:
+    """Else all callers of such a commit wait for that, too."""
+    medium, revision, written_back = SqliteMedium(path), 0, 0
+    medium.open()
+    none, before, after = (
+        [data and Stored(f"/pods/a/{number}", 1, data * size) for number in range(300)]
+        for data in (b"", b"1", b"2")
+    )
+    for was, is_now in ((none, before), (before, after), (after, none)):
+        for previous, current in zip(was, is_now, strict=True):
+            revision += 1
+            known = os.stat(path).st_mtime_ns
+            key = f"/pods/a/{revision % 300}"
+            medium.commit([Change(key, revision, current or None, previous or None)], revision)
+            assert os.stat(path).st_mtime_ns == known, f"amid commit {revision}"
+            medium.tidy()
+            written_back += os.stat(path).st_mtime_ns != known
+    medium.close()
+    assert written_back > 1
 
 
 async def test_a_second_server_on_the_file_is_refused(path: Path, monkeypatch) -> None:

@@ -1,0 +1,79 @@
+"""Changes of a tenant come at the rate of their namespace, however they are sent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.attacks import harness
+from tests.attacks.harness import OPERATOR, TENANT, Attacked, head
+
+RATE = 20  # changes a second
+LARGE = 105_000  # bytes, which count as more than four changes
+TIMES = 6
+LEAST_S = (TIMES - 1) * 4 / RATE - 0.25  # all but the last are waited for, but for a burst
+MERGE = "application/merge-patch+json"
+OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    flag = f"--tenant-changes-per-second={RATE}"
+    with harness.attacked(tmp_path_factory.mktemp("rate"), flag) as running:
+        yield running
+
+
+def large(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "data": {"k": "x" * LARGE}}
+
+
+def create(target: Attacked, number: int) -> int:
+    return target.ask(TENANT, "POST", OBJECTS, large(f"created{number}")).status
+
+
+def create_in_chunks(target: Attacked, number: int) -> int:
+    body = json.dumps(large(f"chunked{number}")).encode()
+    told = head(TENANT, "POST", OBJECTS, 0, "Connection: close")
+    with target.open() as connection:
+        connection.sendall(told.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked"))
+        connection.sendall(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        return int(connection.recv(100).split()[1])
+
+
+def patch(target: Attacked, number: int) -> int:
+    sent = {"data": {"n": str(number)}}
+    path = f"{OBJECTS}/stored{number}"
+    return target.ask(TENANT, "PATCH", path, sent, Content_Type=MERGE).status
+
+
+def delete(target: Attacked, number: int) -> int:
+    return target.ask(TENANT, "DELETE", f"{OBJECTS}/stored{number}").status
+
+
+@pytest.mark.parametrize("change", [create, create_in_chunks, patch, delete])
+def test_large_changes_take_their_time_also_without_lasting_connections(
+    target: Attacked, change: Callable[[Attacked, int], int]
+) -> None:
+    target.make(OBJECTS, large("kept"), *(large(f"stored{number}") for number in range(TIMES)))
+    time.sleep(4.6 * TIMES / RATE)  # until the changes of the test before are forgotten
+    began_s = time.monotonic()
+    for number in range(TIMES):
+        assert change(target, number) in (200, 201)
+    assert time.monotonic() - began_s >= LEAST_S
+    began_s = time.monotonic()
+    for _ in range(10 * RATE):
+        assert target.ask(TENANT, "GET", f"{OBJECTS}/kept").status == 200
+    assert time.monotonic() - began_s < 10, "reads have no rate"
+
+
+def test_the_operator_has_no_rate(target: Attacked) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    began_s = time.monotonic()
+    for number in range(10 * RATE):
+        assert (
+            target.ask(OPERATOR, "POST", path, {"metadata": {"name": f"o{number}"}}).status == 201
+        )
+    assert time.monotonic() - began_s < 8
