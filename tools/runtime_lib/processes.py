@@ -6,6 +6,7 @@ instance's storage (the containers). That holds after any crash, and a process I
 stranger is never mistaken.
 """
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -72,6 +73,15 @@ def send(process: Process, number: signal.Signals, marker: str) -> None:
         return
     finally:
         os.close(handle)
+
+
+def is_stopped(process: Process) -> bool:
+    """Tell whether a signal has stopped it: each thread stops when it is its turn to run."""
+    states = set()
+    for status in (_PROC / str(process.pid) / "task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            states.add(status.read_text().rpartition(")")[2].split()[0])
+    return states == {"T"}
 
 
 def mount_on(path: Path) -> bool:

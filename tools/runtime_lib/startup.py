@@ -108,15 +108,18 @@ def start(instance: Instance) -> None:
 
 
 def stop(instance: Instance, name: str) -> None:
-    """Send the signal `name` to containerd alone; after KILL and TERM wait for its end."""
+    """Send the signal `name` to containerd alone; wait for its end after KILL and TERM, and after
+    STOP until it has stopped.
+    """
     daemon = instance.daemon()
     if daemon is None:
         raise RuntimeToolError(f"no containerd runs in {instance.layout.directory}")
     processes.send(daemon, signal.Signals[f"SIG{name}"], instance.layout.marker)
-    if name in ("STOP", "CONT"):
+    if name == "CONT":
         return
-    if not cri.wait(lambda: instance.daemon() is None, timeout_s=_STOP_TIMEOUT_S):
-        raise RuntimeToolError(f"containerd (process {daemon.pid}) did not end after SIG{name}")
+    done = processes.is_stopped if name == "STOP" else lambda _: instance.daemon() is None
+    if not cri.wait(lambda: done(daemon), timeout_s=_STOP_TIMEOUT_S):
+        raise RuntimeToolError(f"containerd (process {daemon.pid}) did not obey SIG{name}")
 
 
 def wait_ready(instance: Instance) -> None:
