@@ -18,7 +18,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
-SPARE := plain-objects plain-server plain-nodeagent
+SPARE := $(filter-out plain-pods,$(PLAIN))
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.

@@ -174,7 +174,6 @@ async def change(fixture: Fixture, who: Identity, units: int, count: int = 1) ->
     for _ in range(count):
         async with fixture.seat(who, WRITE):
             await control.limit_rate(lambda: (units - 1) * control.BYTES_OF_CHANGE)
-        gc.collect()  # nothing is remembered for the sake of the request
     return loop.time() - began_s
 
 
@@ -192,7 +191,8 @@ async def test_a_tenants_changes_are_slowed_to_their_rate_after_a_burst() -> Non
 @pytest.mark.looptime
 async def test_a_large_change_slows_those_after_it_and_is_never_impossible() -> None:
     fixture = Fixture(rate=1)
-    assert await change(fixture, ANN, 10) == 0
+    assert await asyncio.create_task(change(fixture, ANN, 10)) == 0
+    gc.collect()  # what is known of a caller does not hang on a request
     assert await change(fixture, ANN, 1) == pytest.approx(10 - control.BURST_S)
 
 
