@@ -7,7 +7,10 @@ from typing import Any
 from nodeagent.pods.prober import grpc_health_pb2 as pb
 from orch.component.grpc_channel import CallFailed, Channel
 
-_OPTIONS = (("grpc.primary_user_agent", "orch-probe/1.35"),)
+_OPTIONS = (
+    ("grpc.primary_user_agent", "orch-probe/1.35"),
+    ("grpc.max_receive_message_length", 16 * 1024),  # a number is enough
+)
 
 
 async def check(host: str, port: int, service: str, timeout_s: float) -> str:

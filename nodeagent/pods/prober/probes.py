@@ -21,6 +21,8 @@ from nodeagent.runtime.base import (
     RuntimeTimeout,
     RuntimeUnavailable,
 )
+from orch.component.http import tcp
+from orch.component.http.short_heads import ShortHeads
 from orch.wire.records.handlers import ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 from orch.wire.records.pods import Container
 
@@ -146,7 +148,7 @@ class Prober:
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(force_close=True, limit=0)
+            connector = ShortHeads(force_close=True, limit=0, socket_factory=tcp.ShortSocket.of)
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=aiohttp.ClientTimeout(total=None),

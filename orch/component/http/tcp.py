@@ -39,6 +39,34 @@ def make_socket(address: Any) -> socket.socket:
     return connection
 
 
+class ShortSocket(socket.socket):
+    """Of a client that asks somebody who may mean harm once: it gives little at a time, and ends
+    after `MOST_BYTES`. There may be interim answers, or chunks of a byte, for as long as it reads.
+    """
+
+    MOST_BYTES = 64 * 1024
+    _AT_ONCE_BYTES = 8 * 1024  # which are parsed within 3 ms
+    _left = MOST_BYTES
+
+    @classmethod
+    def of(cls, address: Any) -> ShortSocket:
+        """As `make_socket`."""
+        made = cls(*address[:3])
+        made.setblocking(False)
+        return made
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        data = super().recv(min(size, self._AT_ONCE_BYTES, self._left), flags)
+        self._left -= len(data)
+        return data
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """As TLS reads."""
+        data = self.recv(nbytes or len(buffer), flags)
+        buffer[: len(data)] = data
+        return len(data)
+
+
 def abort(transport: asyncio.WriteTransport | None) -> None:
     """Cut the connection, if there is one. TLS that was closed twice is only left to end within its
     30 s by asyncio before Python 3.11.4, which raises AttributeError then.

@@ -25,6 +25,7 @@ from orch.client.resolver import Resolver
 from orch.component import tls
 from orch.component.http import tcp
 from orch.component.http.connection import Connection
+from orch.component.http.short_heads import ShortHeads
 from orch.component.process.daemon import SetupError
 from orch.component.streams.upstream import Destination
 from orch.component.tls import Renewable, TlsFiles, TlsRenewal
@@ -189,7 +190,7 @@ class NodeProxy:
             raise service_unavailable("error trying to reach service: this server is stopping")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=ShortHeads(
                     limit=0, keepalive_timeout=60.0, socket_factory=tcp.make_socket
                 ),
                 read_bufsize=_READ_BYTES,

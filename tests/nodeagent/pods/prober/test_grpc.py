@@ -36,6 +36,8 @@ class Health(grpc.GenericRpcHandler):
                     return b"\x08\x02"
                 case b"bin":
                     return b"\xff"
+                case b"uge":
+                    return b"\x08\x01\x12\xa0\x9c\x01" + bytes(20_000)
                 case b"odd":
                     return b"\x12\x01x"
                 case b"low":
@@ -63,6 +65,7 @@ CASES = [
     ("odd", 'service unhealthy (responded with "UNKNOWN")'),
     ("slow", "no answer from 127.0.0.1"),
     ("bin", "rpc error: code = INTERNAL desc = the answer is no message of the type"),
+    ("huge", "rpc error: code = RESOURCE_EXHAUSTED desc = "),
     ("none", "rpc error: code = NOT_FOUND desc = unknown service"),
 ]
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from aiohttp import web
 
 from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.runtime.base import ExecResult, RuntimeCallError, RuntimeTimeout
+from orch.component.pki import Authority, Subject
 from orch.wire.records.handlers import Probe
 from orch.wire.records.pods import Container
 from tests.fakes.pods import container_data
@@ -149,6 +154,35 @@ async def test_a_server_that_speaks_something_else_is_told_in_plain_words(
     assert plain.good is False
     assert "[SSL: " in plain.text
     assert "ssl:" not in plain.text
+
+
+@pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])
+async def test_an_answer_that_never_comes_to_its_point_is_not_read_on(
+    check: Callable[..., Any], tmp_path: Path, scheme: str
+) -> None:
+    """However long the probe may take: each piece of it takes the agent's time."""
+    ended = asyncio.Event()
+
+    async def say_more(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(100 * b"HTTP/1.1 103 Early Hints\r\n\r\n")
+                await writer.drain()
+        ended.set()
+
+    authority = Authority(tmp_path, now=datetime.now(UTC))
+    pair = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.cert_file, pair.key_file)
+    tls = context if scheme == "HTTPS" else None
+    async with await asyncio.start_server(say_more, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        action = {"port": port, "scheme": scheme}
+        outcome = await check({"httpGet": action, "timeoutSeconds": 10})
+        await ended.wait()
+    assert outcome.good is False
+    assert outcome.text.startswith(f"Get {scheme.lower()}://127.0.0.1:{port}/: the answer does not")
 
 
 async def test_a_connection_is_enough_for_a_tcp_probe(check: Callable[..., Any], port: int) -> None:

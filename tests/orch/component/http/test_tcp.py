@@ -137,3 +137,19 @@ def test_what_else_goes_wrong_with_accepting_is_left_to_the_event_loop(
     listening.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         listening.accept()
+
+
+def test_a_short_socket_gives_little_at_once_and_ends() -> None:
+    """Neither to a reader of bytes nor to TLS, which reads into a buffer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        family, address = listener.family, listener.getsockname()
+        with tcp.ShortSocket.of((family, socket.SOCK_STREAM, 0, "", address)) as client:
+            client.setblocking(True)
+            client.connect(address)
+            with listener.accept()[0] as server:
+                server.sendall(bytes(tcp.ShortSocket.MOST_BYTES + 1))
+                buffer, got = bytearray(1 << 20), list[int]()
+                while received := client.recv_into(buffer) + len(client.recv(1 << 20)):
+                    got.append(received)
+    assert sum(got) == tcp.ShortSocket.MOST_BYTES
+    assert max(got) <= 2 * 8 * 1024

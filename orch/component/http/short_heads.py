@@ -1,0 +1,55 @@
+"""A client's connections to servers that may mean harm: an answer has to come to its point.
+
+aiohttp bounds the lines of a head and their number, but takes interim answers before it for as long
+as they come, a quarter of a megabyte in one turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+HEAD_BYTES = 64 * 1024  # with the interim answers before it
+_INTERIM_BYTES = HEAD_BYTES // 4  # what one of these counts as, beside its own bytes
+_ENDLESS = "the answer does not begin: its head, or what comes before it, is too long"
+_SLICE_BYTES = 1024  # parsed in one go, until the head is there
+
+
+class ShortHeads(aiohttp.TCPConnector):
+    """Cuts a connection whose answer does not begin within `HEAD_BYTES`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        factory: Any = partial(_Connection, loop=asyncio.get_running_loop())
+        self._factory = factory
+
+
+class _Connection(ResponseHandler):
+    _left = HEAD_BYTES
+    _in_head = False
+
+    def set_response_params(self, **params: Any) -> None:
+        """A request begins."""
+        self._left, self._in_head = HEAD_BYTES, True
+        super().set_response_params(**params)
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """A head is complete: that of the answer, or of one before it."""
+        self._in_head = 100 <= data[0].code < 200 and data[0].code != 101
+        self._left -= _INTERIM_BYTES
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        while data and self._in_head:
+            piece, data = data[:_SLICE_BYTES], data[_SLICE_BYTES:]
+            self._left -= len(piece)
+            super().data_received(piece)
+            if self._in_head and self._left < 0:
+                self.abort()
+                self.set_exception(aiohttp.ServerDisconnectedError(_ENDLESS))
+                return
+        super().data_received(data)
