@@ -66,6 +66,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.max_receive_message_length", 80 * 1024 * 1024),  # CRI-O's bound; containerd's is 16 MiB
+    ("grpc.service_config", cri_responses.BOUNDS),
     ("grpc.use_local_subchannel_pool", 1),  # the connection ends with this channel
     ("grpc.http2.bdp_probe", 0),  # bandwidth probes: a third of its threads' CPU here
 )

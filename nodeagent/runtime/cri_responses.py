@@ -269,6 +269,11 @@ _NOT_PAUSED = ("cannot resume a ", "container not paused")
 
 # gRPC's sentences about a message, from either side, and what makes an answer of CRI so large.
 _TOO_LARGE = "message larger than max"
+_EXEC_BYTES = 1024 * 1024  # of a command's output: all containers of a node may run one at once
+_EXEC = {"service": "runtime.v1.RuntimeService", "method": "ExecSync"}
+# What gRPC takes of the answers of single methods.
+BOUNDS = json.dumps({"methodConfig": [{"name": [_EXEC], "maxResponseMessageBytes": _EXEC_BYTES}]})
+_PRINT_LESS = "the command has to print less"
 _FREE_IT = "look for pods with large labels or annotations (crictl pods -v) and delete them"
 
 _CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # others follow from the code's name
@@ -292,8 +297,9 @@ def from_status(
     kind = _KINDS.get(code, RuntimeCallError)
     if code == "UNKNOWN" and _refuses(operation, details.lower()):
         kind = RuntimeNotSupported
+    what_to_do = _PRINT_LESS if operation == _EXEC["method"] else _FREE_IT
     if code == "RESOURCE_EXHAUSTED" and _TOO_LARGE in details:
-        kind, details = RuntimeAnswerTooLarge, f"{details}; {_FREE_IT}"
+        kind, details = RuntimeAnswerTooLarge, f"{details}; {what_to_do}"
     if unconnected := _UNCONNECTED.search(details):
         address, cause = unconnected.groups()
         details = f"cannot connect to {address}: {cause.lower()}; {_FIND_IT}"

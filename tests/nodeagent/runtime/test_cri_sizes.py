@@ -118,3 +118,16 @@ async def test_a_status_too_large_with_everything_is_read_without_the_rest(
     assert detail.container.id == container_id
     asked = [request for method, request, _ in server.requests if method == "ContainerStatus"]
     assert [request.verbose for request in asked] == [True, True, False]
+
+
+async def test_a_command_may_print_a_little_and_is_told_when_that_is_too_much(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    """Every container of a node may run one at once, as its probe."""
+    container_id = await a_running_container(runtime)
+    printed = bytes(1_000_000)
+    server.runtime.on_exec = lambda *_: base.ExecResult(0, printed, b"")
+    assert (await runtime.exec_sync(container_id, ("x",), timeout_s=5)).stdout == printed
+    printed = bytes(1_100_000)
+    with pytest.raises(base.RuntimeAnswerTooLarge, match="the command has to print less"):
+        await runtime.exec_sync(container_id, ("x",), timeout_s=5)
