@@ -21,8 +21,10 @@ OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    flag = f"--tenant-changes-per-second={RATE}"
-    with harness.attacked(tmp_path_factory.mktemp("rate"), flag) as running:
+    directory = tmp_path_factory.mktemp("rate")
+    signing = f"--service-account-signing-key-file={directory / 'pki' / 'server.key'}"
+    rate = f"--tenant-changes-per-second={RATE}"
+    with harness.attacked(directory, signing, rate) as running:
         yield running
 
 
@@ -67,6 +69,25 @@ def test_large_changes_take_their_time_also_without_lasting_connections(
     for _ in range(10 * RATE):
         assert target.ask(TENANT, "GET", f"{OBJECTS}/kept").status == 200
     assert time.monotonic() - began_s < 10, "reads have no rate"
+
+
+@pytest.mark.parametrize("query", ["", "?dryRun=All"])
+def test_a_collection_is_deleted_at_the_rate_of_its_objects(target: Attacked, query: str) -> None:
+    path = OBJECTS.replace("configmaps", "secrets")
+    target.make(path, *({"metadata": {"name": f"s{number}"}} for number in range(160)))
+    time.sleep(160 / 4 / RATE)  # until the changes of the test before are forgotten
+    began_s = time.monotonic()
+    assert target.ask(TENANT, "DELETE", path + query).status == 200
+    assert time.monotonic() - began_s >= 128 / 4 / RATE - 0.25
+
+
+def test_tokens_are_signed_at_the_rate_of_changes(target: Attacked) -> None:
+    path = f"/api/v1/namespaces/{TENANT}/serviceaccounts/default/token"
+    time.sleep(10 / RATE)
+    began_s = time.monotonic()
+    for _ in range(2 * RATE):
+        assert target.ask(TENANT, "POST", path, {}).status == 201
+    assert time.monotonic() - began_s >= 2 - 1 / RATE - 0.25
 
 
 def test_the_operator_has_no_rate(target: Attacked) -> None:

@@ -89,6 +89,11 @@ def refusal_for(error: StorageFailed) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {error}")
 
 
+async def _pace(size: int) -> None:
+    """A tenant's rate, for a part of a change; ApiError 429."""
+    await limit_rate(lambda: size)
+
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PART_VERBS = ("get", "update", "patch")  # of subresources that are parts of the object
 
@@ -290,7 +295,8 @@ class ResourceHandlers:
     async def _delete_collection(self, call: Call) -> web.Response:
         rendering = call.rendering(self._backend.now())
         wanted = await read_delete_options(call)
-        await delete.delete_collection(self._backend, call.target(), call.selection(), wanted)
+        target, selection = call.target(), call.selection()
+        await delete.delete_collection(self._backend, target, selection, wanted, _pace)
         self._deleted()
         return call.answer(rendering, success_status())
 

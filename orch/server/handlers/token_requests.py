@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from orch.server.authn.tokens import Bound
 from orch.server.authz.authorizer import Authorizer
+from orch.server.flow.control import limit_rate
 from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
@@ -54,6 +55,7 @@ class TokenRequests:
         if call.info.verb != "create":
             raise web.HTTPMethodNotAllowed(call.request.method, ("POST",))
         wanted = options.parse_write_options(call.request.query)
+        await limit_rate(lambda: call.request.content.total_bytes)  # to sign takes as long
         document = await read_document(call)
         request = _checked(document, call)
         kind = (document["apiVersion"], "TokenRequest")

@@ -7,7 +7,7 @@ carries it out against storage.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -34,6 +34,7 @@ from orch.wire.records.kinds import NAMESPACES, PRIORITY_CLASSES
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
 _BYTES_AT_ONCE = 512 * 1024
+_BYTES_OF_DELETION = 7500  # what one of a collection counts as, beside its object
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,20 @@ async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions)
     return await backend.write_current(target, attempt)
 
 
+async def _at_once(_size: int) -> None:
+    """Without a rate."""
+
+
 async def delete_collection(
-    backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
+    backend: Backend,
+    target: ObjectTarget,
+    selection: Selection,
+    options: DeleteOptions,
+    pace: Callable[[int], Awaitable[None]] = _at_once,
 ) -> int:
     """Delete the selected objects, and return their number; objects deleted meanwhile are not an
-    error. It keeps none of them: to free very many at once takes long as well.
+    error. It keeps none of them: to free very many at once takes long as well. `pace` is
+    waited for before so many bytes of it are deleted.
     """
     items = backend.storage.list(prefix_of(target.strategy.resource, target.namespace)).items
     selected = [
@@ -133,7 +143,8 @@ async def delete_collection(
         namespace, name = place_of(key)
         return await delete(backend, target._replace(namespace=namespace, name=name), options)
 
-    for some in _batches(selected):
+    for some, size in _batches(selected):
+        await pace(size + len(some) * _BYTES_OF_DELETION)
         results = await asyncio.gather(*map(delete_one, some), return_exceptions=True)
         for result in results:
             if isinstance(result, Deleted):
@@ -143,18 +154,20 @@ async def delete_collection(
     return deleted
 
 
-def _batches(selected: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """The keys of objects, given with their sizes, that are deleted together: few large ones."""
+def _batches(selected: Iterable[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
+    """The keys of objects, given with their sizes, that are deleted together, few large ones, and
+    the size of all of them.
+    """
     batch: list[str] = []
     total = 0
     for key, size in selected:
         if batch and (len(batch) == _AT_ONCE or total + size > _BYTES_AT_ONCE):
-            yield batch
+            yield batch, total
             batch, total = [], 0
         batch.append(key)
         total += size
     if batch:
-        yield batch
+        yield batch, total
 
 
 def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:
