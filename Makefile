@@ -15,7 +15,7 @@ BASES := $(addsuffix /versions.json,$(RUNTIME) $(TESTBED))
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 # Parts of the tests that one process each runs, which collects nothing but its own: workers of
 # pytest-xdist collect all tests, each, and report each of them, which takes a quarter as much again.
-PARTS := objects server orch pods nodeagent
+PARTS := orch objects server pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
 SPARE := $(filter-out plain-pods,$(PLAIN))
@@ -56,7 +56,7 @@ machine: $(VENV)/.test-ready
 	nice -n 5 $(PYTEST) -m alone tests/e2e/test_join.py
 
 spare:
-	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
+	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=3 PYTHON="$(PYTHON)" VENV="$(VENV)" $(SPARE) check
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
