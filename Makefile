@@ -15,10 +15,10 @@ BASES := $(addsuffix /versions.json,$(RUNTIME) $(TESTBED))
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 # Parts of the tests that one process each runs, which collects nothing but its own: workers of
 # pytest-xdist collect all tests, each, and report each of them, which takes a quarter as much again.
-PARTS := orch objects server pods nodeagent
+PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
-SPARE := $(filter-out plain-pods,$(PLAIN))
+SPARE := plain-objects plain-server plain-nodeagent
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.
@@ -56,7 +56,7 @@ machine: $(VENV)/.test-ready
 	nice -n 5 $(PYTEST) -m alone tests/e2e/test_join.py
 
 spare:
-	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=3 PYTHON="$(PYTHON)" VENV="$(VENV)" $(SPARE) check
+	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))
