@@ -63,7 +63,7 @@ async def limit_rate(size: Callable[[], int]) -> None:
     what was sent included. ApiError 429.
 
     A change takes one to four milliseconds of the event loop, in pieces: without a limit one tenant
-    had nearly all of it, and every piece of another's request waited for one of his.
+    had nearly all of it, and every piece of another's request waited for one of its own.
     """
     seat = _SEAT.get()
     if seat is not None and not seat.is_upper:

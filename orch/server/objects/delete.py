@@ -114,8 +114,8 @@ async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions)
     return await backend.write_current(target, attempt)
 
 
-async def _at_once(_size: int) -> None:
-    """Without a rate."""
+async def _without_rate(_size: int) -> None:
+    """Nobody is slowed."""
 
 
 async def delete_collection(
@@ -123,7 +123,7 @@ async def delete_collection(
     target: ObjectTarget,
     selection: Selection,
     options: DeleteOptions,
-    pace: Callable[[int], Awaitable[None]] = _at_once,
+    pace: Callable[[int], Awaitable[None]] = _without_rate,
 ) -> int:
     """Delete the selected objects, and return their number; objects deleted meanwhile are not an
     error. It keeps none of them: to free very many at once takes long as well. `pace` is
