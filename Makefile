@@ -13,12 +13,13 @@ TESTBED := $(or $(TEST_MACHINE_BASE),.test/testbed/base)
 BASES := $(addsuffix /versions.json,$(RUNTIME) $(TESTBED))
 # What pytest compiles is kept, which halves its start.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
+IDLE := chrt --idle 0
 # Parts of the tests that one process each runs, which collects nothing but its own: workers of
 # pytest-xdist collect all tests, each, and report each of them, which takes a quarter as much again.
 PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
-SPARE := plain-objects plain-server plain-nodeagent
+SPARE := plain-objects plain-server plain-nodeagent plain-pods
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.
@@ -38,8 +39,8 @@ run: $(VENV)/.run-ready
 		--healthz-port "$${HEALTHZ_PORT:-10248}" \
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
-# Tests that measure time come last, and leave half of the machine to what is in no hurry: that
-# hardly has a turn when they want one.
+# Tests that measure time come last, and leave half of the machine to what is in no hurry: that has
+# a turn only when nobody else wants one.
 test:
 	$(MAKE) --no-print-directory --keep-going --jobs=2 waiting plain
 	$(MAKE) --no-print-directory --keep-going --jobs=3 alone machine spare
@@ -52,11 +53,11 @@ alone: $(VENV)/.test-ready
 
 # A join is waited for more than it works.
 machine: $(VENV)/.test-ready
-	nice -n 19 $(PYTEST) $(MACHINE)
-	nice -n 5 $(PYTEST) -m alone tests/e2e/test_join.py
+	$(IDLE) $(PYTEST) $(MACHINE)
+	$(IDLE) $(PYTEST) -m alone tests/e2e/test_join.py
 
 spare:
-	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
+	@env -u MAKEFLAGS $(IDLE) $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))

@@ -118,11 +118,11 @@ def felt(pid: int, port: int) -> Felt:
 async def test_lists_that_change_without_pause_leave_the_agent_to_others(tmp_path: Path) -> None:
     async with agent(tmp_path) as (pid, port):
 
-        def attack() -> Felt:
+        def attack() -> tuple[Felt, str]:
             with plugins(tmp_path, MAX_DEVICES // 2, MAX_DEVICES // 2 - 100):
-                return felt(pid, port)
+                return felt(pid, port), (tmp_path / "log").read_text()
 
-        seen = await asyncio.to_thread(attack)
-    assert "is gone" not in (tmp_path / "log").read_text()
+        seen, said = await asyncio.to_thread(attack)
+    assert "is gone" not in said, "the plugins were listened to all the time"
     assert seen.loop_p99_ms <= LOOP_MS * seen.slowness, seen
     assert seen.share <= SHARE, seen
