@@ -27,7 +27,7 @@ DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or 
 DEFAULT_TIMEOUT_S = 60.0
 MAX_READS = 400
 MAX_WRITES = 200
-TENANT_CHANGES = 400
+TENANT_CHANGES = 500
 _MIB = 1024 * 1024
 _number = program_flags.whole_number
 
@@ -205,9 +205,9 @@ def _limit_flags(group: _Group) -> None:
     )  # fmt: skip
     group.add_argument(
         "--tenant-changes-per-second", type=_number, default=TENANT_CHANGES, metavar="N",
-        help="of one user, or one namespace's service accounts; 30 kB of an object count as one"
-        " more; nodes, the control plane, accounts of orch-system and system:masters have no"
-        " limit; 0: nobody has",
+        help="of all tenants together, who share it: a user or a namespace's service accounts alone"
+        " may take all; 30 kB of an object count as one more; nodes, the control plane, accounts"
+        " of orch-system and system:masters have no limit; 0: nobody has",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,

@@ -59,10 +59,12 @@ class Seen:
     `stall_ms`: the longest time for which the server's threads computed between a ping and its
     answer, never more than that time by the clock: other programs on the machine do not count.
     `slowness`: how many times longer than a quick machine this one computed meanwhile.
+    `disk_ms`: the longest time that a small file beside the server's took to reach the disk.
     """
 
     stall_ms: float = 0.0
     slowness: float = 1.0
+    disk_ms: float = 0.0
     p99_ms: float = 0.0  # the tenant's reads and writes
     lease_late_s: float = 0.0  # the longest gap between two renewals, beyond the interval
     requests: int = 0  # the tenant's
@@ -139,6 +141,7 @@ class Attacked:
             "port": self.port, "pid": self.server.process.pid, "ca": self.server.ca_file,
             "certificate": self.node.cert_file, "key": self.node.key_file, "node": NODE,
             "namespace": NEIGHBOUR, "token": token(NEIGHBOUR),
+            "directory": str(self.server.directory),
         }  # fmt: skip
         with subprocess.Popen(
             [sys.executable, "-m", "tests.attacks.witness"],
@@ -239,10 +242,12 @@ def others_served(seen: Seen) -> None:
 def others_undisturbed(seen: Seen, *, limit_ms: float) -> None:
     """Fails when the node or the neighbour felt the attack: issue of fairness, in figures.
 
-    `limit_ms`: a later p99 is late, on a machine as quick as the witness' yardstick.
+    `limit_ms`: a later p99 is late, on a machine as quick as the witness' yardstick, with a disk
+    that takes no time. A write waits for two commits at most.
     """
     others_served(seen)
-    assert seen.p99_ms <= limit_ms * seen.slowness, f"beyond {limit_ms:.0f} ms: {seen}"
+    within_ms = limit_ms * seen.slowness + 2 * seen.disk_ms
+    assert seen.p99_ms <= within_ms, f"beyond {within_ms:.0f} ms: {seen}"
 
 
 STALL_LIMIT_MS = 50.0

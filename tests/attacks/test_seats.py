@@ -29,6 +29,7 @@ REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
 KEYS = [f"k{number}" for number in range(100)]
 REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
+TENANTS = tuple(f"{TENANT}-{number}" for number in range(10))  # each in a namespace of that name
 ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range(1000))
 MIB = 1024 * 1024
 SECONDS = 2.0
@@ -65,7 +66,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         f"--audit-policy-file={directory / 'policy.yaml'}",
         f"--audit-log-path={directory / 'audit.log'}",
     )
-    with harness.attacked(directory, *flags, users=ACCOUNTS) as running:
+    with harness.attacked(directory, *flags, users=ACCOUNTS + TENANTS) as running:
+        for name in TENANTS:
+            running.make("/api/v1/namespaces", {"metadata": {"name": name}})
+            harness.grant(running, name, namespace=name, role="edit")
         yield running
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
@@ -265,6 +269,15 @@ def test_a_tenants_changes_of_one_object_delay_nobody_for_long(
     answered = flooded(flood_of(requests))
     assert answered[200], answered
     assert set(answered) <= {200, 409}, answered
+
+
+@pytest.mark.alone
+def test_ten_tenants_who_write_without_a_pause_delay_nobody_for_long(flooded: Flood) -> None:
+    made = json.dumps({"metadata": {"generateName": "w"}, "data": {"k": "x" * 1000}}).encode()
+    paths = {name: f"/api/v1/namespaces/{name}/configmaps" for name in TENANTS}
+    answered = flooded(flood_of([ask(name, "POST", path, made) for name, path in paths.items()]))
+    assert answered[201], answered
+    assert set(answered) <= {201, 429}, answered
 
 
 @pytest.mark.alone

@@ -39,6 +39,7 @@ class Witness:
         self._stop = threading.Event()
         self._stalls_ms: list[float] = [0.0]
         self._read_ms: list[float] = []
+        self._disk_ms: list[float] = [0.0]
         self._tenant_ms: list[float] = []
         self._lease_late_s = 0.0
         self._refused = self._renewals_refused = self._errors = 0
@@ -69,7 +70,7 @@ class Witness:
     def _report(self) -> dict[str, Any]:
         return {
             "stall_ms": max(self._stalls_ms),
-            "slowness": slowness(self._read_ms),
+            "slowness": slowness(self._read_ms), "disk_ms": max(self._disk_ms),
             "p99_ms": p99(self._tenant_ms), "lease_late_s": self._lease_late_s,
             "requests": len(self._tenant_ms), "refused": self._refused,
             "renewals_refused": self._renewals_refused,
@@ -166,8 +167,15 @@ class Witness:
             self._tenant_ms.append(1000 * took_s)
 
     def _gauge(self, _connection: http.client.HTTPSConnection) -> None:
-        """How quick this machine is just now; it asks nobody."""
+        """How quick this machine and its disk are just now; it asks nobody."""
         self._read_ms.append(yardstick_ms())
+        waited, began_s = _waited_s(), time.perf_counter()
+        with Path(self._settings["directory"], "witness").open("wb") as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+        took_s = time.perf_counter() - began_s - (_waited_s() - waited)
+        self._disk_ms.append(1000 * took_s)
 
     def _note(self, text: str) -> None:
         if len(self._texts) < _TEXTS:

@@ -30,6 +30,7 @@ ONLY = os.environ.get("BENCH_FLOODS_ONLY", "")
 CLIENTS = 200
 FLAGS = ("--max-connections=2000", "--max-namespace-mib=960")  # so that no write is refused
 ACCOUNTS = tuple(f"system:serviceaccount:{TENANT}:a{number}" for number in range(1000))
+TENANTS = tuple(f"{TENANT}-{number}" for number in range(10))  # each in a namespace of that name
 _REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 _REVIEW = b'{"spec":{"nonResourceAuthorizationAttributes":{"path":"/","verb":"get"}}}'
 _OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
@@ -59,6 +60,9 @@ FLOODS = {
     "a tenant's patches": _patches("patched"),
     "a tenant's large objects": _patches("large"),
     "a tenant's writes": [_ask(TENANT, "POST", _OBJECTS, _WRITTEN)],
+    "ten tenants' writes": [
+        _ask(name, "POST", f"/api/v1/namespaces/{name}/configmaps", _WRITTEN) for name in TENANTS
+    ],
     "wrong tokens": [_ask("nobody", "GET", "/api")],
     "new connections": [
         _ask(MALLORY, "GET", "/api").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -87,7 +91,10 @@ def _servers(directory: Path, stack: ExitStack) -> tuple[Attacked, Attacked]:
 
 def _server(directory: Path, stack: ExitStack) -> Attacked:
     directory.mkdir()
-    server = stack.enter_context(harness.attacked(directory, *FLAGS, users=ACCOUNTS))
+    server = stack.enter_context(harness.attacked(directory, *FLAGS, users=ACCOUNTS + TENANTS))
+    for name in TENANTS:
+        server.make("/api/v1/namespaces", {"metadata": {"name": name}})
+        harness.grant(server, name, namespace=name, role="edit")
     for name, data in _PATCHED.items():
         server.make(_OTHERS, {"metadata": {"name": name}, "data": data})
     return server

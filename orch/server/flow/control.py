@@ -3,7 +3,7 @@
 A request takes its seat once the caller is known and is authorized with it, so that refusals are
 paced as well. It has none while its body arrives, and a watch or a proxied request gives it back as
 soon as it is allowed. A caller's seats, waiting requests, bodies and connections are bounded, and
-the rate of a tenant's changes; beyond a bound is 429, which names the caller.
+the rate of tenants' changes; beyond a bound is 429, which names the caller.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from orch.component.http import httpd
 from orch.component.http.connection import Connection
 from orch.component.http.fair_queue import FairQueue, QueueFull, pause_before_refusal
 from orch.server.flow.levels import WAITING_PER_FLOW, WORKLOAD, Caller, Levels, Limits
+from orch.server.flow.shared_rate import SharedRate
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -30,7 +31,6 @@ BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
 BYTES_OF_CHANGE = 30_000  # of the object and of what is sent: as many more count as one more change
-BURST_S = 0.25  # so much of its rate a tenant may use at once
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
@@ -62,8 +62,8 @@ async def limit_rate(size: Callable[[], int]) -> None:
     """Wait, if the current request is a tenant's, until it may change an object of so many bytes,
     what was sent included. ApiError 429.
 
-    A change takes one to four milliseconds of the event loop, in pieces: without a limit one tenant
-    had nearly all of it, and every piece of another's request waited for one of its own.
+    A change takes one to four milliseconds of the event loop, in pieces: without a limit tenants
+    had nearly all of it, one or ten, and every piece of another's request waited for one of theirs.
     """
     seat = _SEAT.get()
     if seat is not None and not seat.is_upper:
@@ -75,7 +75,7 @@ class FlowControl:
 
     def __init__(self, limits: Limits, gauge: Gauge) -> None:
         self.levels = Levels(limits)
-        self.wait_s = limits.wait_s
+        self.changes = SharedRate(wait_s=limits.wait_s, waiting_per_flow=WAITING_PER_FLOW)
         self._change_s = 1 / limits.changes_per_s if limits.changes_per_s else 0.0
         self.long_running_max = max(int(limits.max_connections * _LONG_RUNNING_SHARE), 1)
         self.in_flight = dict.fromkeys(_KINDS, 0)
@@ -83,7 +83,7 @@ class FlowControl:
             gauge.labels(kind).set_function(partial(self.in_flight.__getitem__, kind))
 
     def cost_s(self, size: int) -> float:
-        """How much of a tenant's time a change of an object of so many bytes takes."""
+        """What a change of an object of so many bytes takes of the rate."""
         return self._change_s * (1 + size / BYTES_OF_CHANGE)
 
     def seat(self, connection: Connection, identity: Identity | None, info: RequestInfo) -> Seat:
@@ -185,29 +185,29 @@ class Seat:
             await self._take_seat()
 
     async def limit_rate(self, size: Callable[[], int]) -> None:
-        """Wait, without the seat, until the caller's earlier changes are no more than a burst."""
-        control, caller, loop = self._control, self._caller, asyncio.get_running_loop()
-        cost_s, now_s = control.cost_s(size()), loop.time()
-        wait_s = caller.charged_until_s - now_s - BURST_S
-        if wait_s > control.wait_s or (wait_s > 0 and caller.slowed >= WAITING_PER_FLOW):
-            async with aside():
-                raise await self._late_refusal("as many of their changes as may are waiting")
-        caller.charge(cost_s, now_s)
-        if wait_s > 0:
-            async with aside():
-                await self._wait_slowed(wait_s)
-            caller.charge(control.cost_s(size()) - cost_s, loop.time())  # it may have grown
+        """Wait, without the seat, for the caller's turn at the rate that tenants share."""
+        control, caller = self._control, self._caller
+        cost_s = control.cost_s(size())
+        if control.changes.try_take(caller, cost_s):
+            return
+        async with aside():
+            await self._wait_slowed(cost_s)
+        control.changes.charge(caller, control.cost_s(size()) - cost_s)  # it may have grown
 
-    async def _wait_slowed(self, wait_s: float) -> None:
-        caller, schema = self._caller, self._caller.schema
-        caller.slowed += 1
+    async def _wait_slowed(self, cost_s: float) -> None:
+        schema, loop = self._caller.schema, asyncio.get_running_loop()
+        began_s = loop.time()
         schema.waiting += 1
         try:
-            await asyncio.sleep(wait_s)
+            await self._control.changes.take(self._caller, cost_s)
+        except QueueFull:
+            raise await self._late_refusal("as many of their changes as may are waiting") from None
+        except TimeoutError:
+            schema.waited_in_vain.observe(loop.time() - began_s)
+            raise self._refusal("time-out", "their change waited too long for its turn") from None
         finally:
-            caller.slowed -= 1
             schema.waiting -= 1
-        schema.waited.observe(wait_s)
+        schema.waited.observe(loop.time() - began_s)
 
     async def _run_long(self) -> None:
         caller = self._caller

@@ -8,7 +8,6 @@ is a user, the namespace of service accounts, or the address of callers whom nob
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import sys
 import weakref
@@ -37,7 +36,7 @@ _CONNECTION_SHARE = 0.75  # of the listener's, for the requests of tenants
 
 
 class Limits(NamedTuple):
-    """`seats` 0: no limit on requests in flight; `changes_per_s` are a tenant's, 0: no limit."""
+    """`seats` 0: no limit on requests in flight; `changes_per_s` are tenants', 0: no limit."""
 
     seats: int
     timeout_s: float
@@ -115,16 +114,9 @@ class Schema:
 
 
 class Caller(Flow):
-    """A flow with its requests that are long-running, or whose bodies had to be waited for.
+    """A flow with its requests that are long-running, or whose bodies had to be waited for."""
 
-    A tenant's changes are charged one after the other, those that are `slowed` wait for earlier
-    ones; `charged_until_s` is of the loop's clock.
-    """
-
-    __slots__ = (
-        "_remembered", "bodies", "body_bytes", "charged_until_s", "identity", "long_running",
-        "name", "schema", "slowed",
-    )  # fmt: skip
+    __slots__ = ("bodies", "body_bytes", "identity", "long_running", "name", "schema")
 
     def __init__(self, schema: Schema, name: str) -> None:
         super().__init__()
@@ -134,21 +126,6 @@ class Caller(Flow):
         self.long_running = 0
         self.bodies = 0
         self.body_bytes = 0
-        self.slowed = 0
-        self.charged_until_s = 0.0
-        self._remembered = False
-
-    def charge(self, cost_s: float, now_s: float) -> None:
-        """Until then it is not forgotten, also without a connection."""
-        self.charged_until_s = max(self.charged_until_s, now_s) + cost_s
-        if not self._remembered:
-            self._remember()
-
-    def _remember(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._remembered = self.charged_until_s > loop.time()
-        if self._remembered:
-            loop.call_at(self.charged_until_s, self._remember)
 
 
 class Levels:

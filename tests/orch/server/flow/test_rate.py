@@ -1,4 +1,4 @@
-"""The rate of a tenant's changes: who is slowed, by what, and how many."""
+"""The rate of tenants' changes: who is slowed, by what, and how many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from orch.server.flow import control
+from orch.server.flow import control, shared_rate
 from orch.server.flow.levels import WAITING_PER_FLOW
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -28,7 +28,7 @@ async def change(fixture: Fixture, who: Identity, units: int, count: int = 1) ->
 async def test_a_tenants_changes_are_slowed_to_their_rate_after_a_burst() -> None:
     fixture = Fixture(rate=40)
     assert await change(fixture, ANN, 1, count=10) == 0
-    assert await change(fixture, ANN, 1, count=41) == pytest.approx(1)
+    assert await change(fixture, ANN, 1, count=41) == pytest.approx(1, abs=shared_rate.LEAD_S)
     assert await change(fixture, BOB, 1) == 0
     assert fixture.flows.levels.users.waited.count >= 40
     await asyncio.sleep(10)
@@ -41,7 +41,7 @@ async def test_a_large_change_slows_those_after_it_and_is_never_impossible() -> 
     assert await asyncio.create_task(change(fixture, ANN, 10)) == 0
     await turns()
     gc.collect()  # what is known of a caller does not hang on a request
-    assert await change(fixture, ANN, 1) == pytest.approx(10 - control.BURST_S)
+    assert await change(fixture, ANN, 1) == pytest.approx(10 - shared_rate.BURST_S)
 
 
 @pytest.mark.looptime
@@ -83,4 +83,105 @@ async def test_what_an_object_has_grown_by_meanwhile_is_charged() -> None:
     await change(fixture, ANN, 5)
     async with fixture.seat(ANN, WRITE):
         await control.limit_rate(lambda: next(sizes))
-    assert await change(fixture, ANN, 1) > 10 - control.BURST_S
+    assert await change(fixture, ANN, 1) > 10 - shared_rate.BURST_S
+
+
+async def without_pause(fixture: Fixture, who: Identity, tasks: int, end_s: float) -> int:
+    """How many changes of one unit a tenant makes until then, `tasks` at a time."""
+    loop, made = asyncio.get_running_loop(), 0
+
+    async def repeat() -> None:
+        nonlocal made
+        while loop.time() < end_s:
+            await change(fixture, who, 1)
+            made += loop.time() < end_s
+
+    await asyncio.gather(*(repeat() for _ in range(tasks)))
+    return made
+
+
+def tenants(count: int) -> list[Identity]:
+    return [Identity(f"tenant-{number}") for number in range(count)]
+
+
+@pytest.mark.looptime
+async def test_tenants_share_the_rate_whoever_asks_for_more() -> None:
+    fixture, loop = Fixture(rate=100), asyncio.get_running_loop()
+    end_s = loop.time() + 10
+    made = await asyncio.gather(
+        *(
+            without_pause(fixture, who, tasks, end_s)
+            for who, tasks in zip(tenants(5), (1, 2, 10, 50, 100), strict=True)
+        )
+    )
+    assert 10 * 100 <= sum(made) <= (10 + 2 * shared_rate.BURST_S) * 100 + 10
+    assert max(made) - min(made) <= 15, made
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("units", [1, 10])
+@pytest.mark.parametrize(
+    ("pause_s", "most_s"), [(0.04, 0.003), (0.0, 0.3)]
+)  # its share: 36 a second
+async def test_a_tenant_at_its_share_hardly_waits_beside_ten_who_want_all(
+    units: int, pause_s: float, most_s: float
+) -> None:
+    fixture, loop = Fixture(rate=400), asyncio.get_running_loop()
+    end_s = loop.time() + 10
+
+    async def want_all(who: Identity) -> None:
+        while loop.time() < end_s:
+            await change(fixture, who, units)
+
+    greedy = [asyncio.ensure_future(want_all(who)) for who in tenants(10) for _ in range(20)]
+    await asyncio.sleep(2)
+    waited_s = []
+    for _ in range(100):
+        waited_s.append(await change(fixture, ANN, 1))
+        await asyncio.sleep(pause_s)
+    await asyncio.gather(*greedy)
+    assert max(waited_s) <= most_s, max(waited_s)
+
+
+@pytest.mark.looptime
+async def test_leaving_and_coming_back_as_somebody_new_gains_nothing() -> None:
+    """Each change is over a connection of its own, and nothing else knows the caller."""
+    fixture, loop = Fixture(rate=100), asyncio.get_running_loop()
+    end_s = loop.time() + 5
+    stays, leaves = tenants(2)
+
+    async def leave_and_come() -> int:
+        made = 0
+        while loop.time() < end_s:
+            await asyncio.gather(*(asyncio.create_task(change(fixture, leaves, 1)) for _ in "ab"))
+            gc.collect()
+            made += 2
+        return made
+
+    kept, moved = await asyncio.gather(without_pause(fixture, stays, 10, end_s), leave_and_come())
+    assert moved <= kept + 10, (kept, moved)
+
+
+@pytest.mark.looptime
+async def test_a_change_that_is_given_up_takes_nothing_from_others() -> None:
+    fixture, loop = Fixture(rate=10), asyncio.get_running_loop()
+    await change(fixture, ANN, 10)
+    given_up = [asyncio.ensure_future(change(fixture, ANN, 10)) for _ in range(5)]
+    await turns()
+    for task in given_up:
+        task.cancel()
+    await asyncio.gather(*given_up, return_exceptions=True)
+    began_s = loop.time()
+    await change(fixture, BOB, 1)
+    assert loop.time() - began_s <= 1.0
+
+
+@pytest.mark.looptime
+async def test_flows_that_are_paid_are_forgotten_also_while_others_wait() -> None:
+    rate = shared_rate.SharedRate(wait_s=15, waiting_per_flow=200)
+    flows = [object() for _ in range(10_000)]
+    for flow in flows:
+        if not rate.try_take(flow, 0.001):
+            await rate.take(flow, 0.001)
+    references = [len(gc.get_referrers(flow)) for flow in flows]
+    assert sum(count > 1 for count in references) < 2000
