@@ -72,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each processor: most of the long tests wait."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Three for each processor: most of the long tests wait."""
+    return 3 * len(os.sched_getaffinity(0))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:

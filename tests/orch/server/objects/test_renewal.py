@@ -27,12 +27,16 @@ def sent(**changes: Any) -> bytes:
     return orjson.dumps(document)
 
 
-def test_a_lease_with_another_time_is_a_renewal() -> None:
-    found = renewed(stored_lease(), sent())
+DAYS = ("01-29", "01-31", "02-28", "04-30", "12-31")
+
+
+@pytest.mark.parametrize("time", [NEW, *(f"2026-{day}T23:59:59.999999Z" for day in DAYS)])
+def test_a_lease_with_another_time_is_a_renewal(time: str) -> None:
+    found = renewed(stored_lease(), sent(renewTime=time))
     assert found is not None
     new, old = found
-    assert (new["spec"]["renewTime"], old["spec"]["renewTime"]) == (NEW, OLD)
-    assert encode(new) == stored_lease().data.replace(OLD.encode(), NEW.encode())
+    assert (new["spec"]["renewTime"], old["spec"]["renewTime"]) == (time, OLD)
+    assert encode(new) == stored_lease().data.replace(OLD.encode(), time.encode())
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,8 @@ def test_a_lease_with_another_time_is_a_renewal() -> None:
         b"", b"[]", b"{", b"null", b'{"spec": 1}', b'{"spec": {}}', b"\xff",
         sent(renewTime=OLD), sent(renewTime=None), sent(renewTime=7), sent(renewTime="soon"),
         sent(renewTime="2026-02-30T00:00:00.000000Z"),
+        sent(renewTime="2026-04-31T00:00:00.000000Z"),
+        sent(renewTime="2026-13-01T00:00:00.000000Z"),
         sent(renewTime="2026-01-01T24:00:00.000000Z"),
         sent(renewTime=NEW + "\n"), sent(renewTime="٢٠٢٦-01-01T00:00:10.123456Z"),
         sent(holderIdentity="other"), sent(leaseDurationSeconds=40.0), sent(unknown=1),
