@@ -1,8 +1,8 @@
 """A rate that flows share by start-time fair queueing (Goyal, Vin, Cheng 1996); knows no requests.
 
 Each piece of work begins, in virtual time, where the one before it of the same flow ends, and flows
-that wait are served in the order in which their next works begin. So a flow that takes less than its
-share is ahead of all that take more, however many these are, and alone it may take everything.
+that wait are served in the order in which their next works begin. So a flow that takes less than
+its share is ahead of all that take more, however many these are, and alone it may take everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SharedRate:
         self._virtual_s = 0.0  # where the last work that was let in begins
         self._ends_s: dict[Hashable, float] = {}  # virtual, of the flows' last works
         self._lines: dict[Hashable, deque[_Work]] = {}  # of the flows that wait
-        # A heap of these flows: from which virtual time they are served, and whose turn is first.
+        # A heap of these flows, by the virtual time from which the first of each is served.
         self._order: list[tuple[float, int, Hashable]] = []
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None

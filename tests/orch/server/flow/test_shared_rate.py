@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 
 import pytest
@@ -185,3 +186,39 @@ async def test_flows_that_are_paid_are_forgotten_also_while_others_wait() -> Non
             await rate.take(flow, 0.001)
     references = [len(gc.get_referrers(flow)) for flow in flows]
     assert sum(count > 1 for count in references) < 2000
+
+
+@pytest.mark.looptime
+async def test_who_waits_within_their_share_goes_before_those_who_come_later() -> None:
+    """Also when a burst of large changes has used up what is kept for them."""
+    fixture = Fixture(rate=100)
+    first, second, *later = tenants(60)
+    for who in (first, second):
+        assert await change(fixture, who, 50) == 0
+    bob = asyncio.ensure_future(change(fixture, BOB, 1))
+    coming = []
+    for who in later:
+        await asyncio.sleep(0.02)
+        coming.append(asyncio.ensure_future(change(fixture, who, 40)))
+    assert await bob == pytest.approx(1 - 2 * shared_rate.BURST_S, abs=0.01)
+    for task in coming:
+        task.cancel()
+    await asyncio.gather(*coming, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_changes_that_waited_in_vain_take_nothing_of_their_tenants_share() -> None:
+    """A tenant sends ten times as many as can be done in time, and those refused again."""
+    fixture, loop = Fixture(rate=100), asyncio.get_running_loop()
+    end_s, made = loop.time() + 90, 0
+
+    async def repeat() -> None:
+        nonlocal made
+        while loop.time() < end_s:
+            with contextlib.suppress(ApiError):
+                await change(fixture, ANN, 10)
+                made += loop.time() > end_s - 60
+
+    others = (without_pause(fixture, who, 2, end_s) for who in tenants(9))
+    await asyncio.gather(*others, *(repeat() for _ in range(100)))
+    assert made >= 0.9 * 60 * 100 / 10 / 10, made
