@@ -135,6 +135,38 @@ async def test_one_tenant_leaves_seats_to_the_others() -> None:
 
 
 @pytest.mark.looptime
+async def test_parts_of_a_request_take_one_seat_when_they_come_back_to_a_queue() -> None:
+    fixture = Fixture(seats=10)
+    users = fixture.flows.levels.users
+
+    async def part(end: asyncio.Event) -> None:
+        async with control.aside():
+            await end.wait()
+
+    async def other(end: asyncio.Event) -> None:
+        async with fixture.seat(ANN):
+            await end.wait()
+
+    async with fixture.seat(ANN):
+        ends, tasks = [asyncio.Event() for _ in range(3)], list[asyncio.Task[None]]()
+        for work, end in zip((part, other), ends, strict=False):
+            tasks.append(asyncio.create_task(work(end)))
+            await turns()
+        ends[0].set()
+        await turns()
+        assert (users.executing, users.waiting) == (1, 1), "the first part waits for the other"
+        tasks.append(asyncio.create_task(part(ends[2])))
+        await turns()
+        ends[2].set()
+        await turns()
+        ends[1].set()
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*tasks)
+        assert asyncio.get_running_loop().time() - began_s < 1
+    assert users.executing == 0
+
+
+@pytest.mark.looptime
 async def test_beyond_its_queue_a_caller_is_told_who_it_is_and_when_to_come_back() -> None:
     """But not at once: whoever is refused asks again."""
     fixture = Fixture(seats=10)
