@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orch.component import grpc_channel
+from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,8 @@ class UnixServer:
             server.add_insecure_port(socket_target(self.folder, self.path.name))
             is_bound = True
             await asyncio.to_thread(self._restrict)
-            await server.start()
+            # One that is cancelled while it starts cannot be stopped.
+            await loops.finish(server.start(), name=f"the start of {self.path.name}")
         except BaseException as error:
             await server.stop(None)
             if is_bound:  # a server that has not started leaves its socket
