@@ -102,8 +102,8 @@ class Seat:
     """Entering it takes a seat; ApiError 429."""
 
     __slots__ = (
-        "_aside", "_caller", "_comes_back", "_connection", "_control", "_held", "_info", "_is_long",
-        "_kind", "_seated",
+        "_aside", "_caller", "_connection", "_control", "_held", "_info", "_is_long", "_kind",
+        "_seated",
     )  # fmt: skip
 
     def __init__(
@@ -118,7 +118,6 @@ class Seat:
         self._is_long = False  # it is counted as long-running
         self._held = 0  # bytes reserved for the body
         self._aside = 0  # parts of the request that wait for something slow
-        self._comes_back = False  # one of them waits for the seat
 
     @property
     def is_upper(self) -> bool:
@@ -165,14 +164,11 @@ class Seat:
 
     async def come_back(self) -> None:
         """The last of its parts takes the seat again; ApiError 429."""
-        self._aside -= 1
-        if self._aside or self._seated or self._comes_back or self._info.is_long_running:
-            return
-        self._comes_back = True
         try:
-            await self._take_seat()
+            if not (self._aside > 1 or self._seated or self._info.is_long_running):
+                await self._take_seat()  # it counts as aside until then: no other is the last
         finally:
-            self._comes_back = False
+            self._aside -= 1
 
     async def prepare(self, request: web.Request) -> None:
         """To be called when the request is allowed: without the seat, receive its body or leave a

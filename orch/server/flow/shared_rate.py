@@ -72,7 +72,7 @@ class SharedRate:
         line.append(work)
         if flow not in self._lines:
             self._lines[flow] = line
-            self._enqueue(flow, begin_s - LEAD_S)
+            heapq.heappush(self._order, (begin_s - LEAD_S, next(self._numbers), flow))
             self._set_timer()
         try:
             await self._deadlines.hold(work.turn)
@@ -95,16 +95,13 @@ class SharedRate:
 
     def _is_next(self, flow: Hashable, from_s: float, now_s: float) -> bool:
         """Whether a flow within its share may go before all that wait."""
-        is_first = not self._order or from_s < self._order[0][0]
-        within_share = from_s < self._virtual_s and flow not in self._lines
-        return is_first and within_share and now_s >= self._due_s(from_s)
+        if flow in self._lines or (self._order and self._order[0][0] <= from_s):
+            return False
+        return from_s < self._virtual_s and now_s >= self._due_s(from_s)
 
     def _due_s(self, from_s: float) -> float:
         """When the first flow is served."""
         return self._paid_s - (2 * BURST_S if from_s < self._virtual_s else BURST_S)
-
-    def _enqueue(self, flow: Hashable, from_s: float) -> None:
-        heapq.heappush(self._order, (from_s, next(self._numbers), flow))
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -125,7 +122,7 @@ class SharedRate:
                 self.charge(flow, work.cost_s)
                 work.turn.set_result(None)
             if line:
-                self._enqueue(flow, self._begin_s(flow))
+                heapq.heappush(self._order, (self._begin_s(flow), next(self._numbers), flow))
             else:
                 del self._lines[flow]
         if self._order:
