@@ -132,6 +132,8 @@ class Splice:
 
     def side_lost(self, number: int) -> None:
         self._sides[number].is_lost = True
+        # It may take the rest only once its own is read, which goes nowhere.
+        _set_reading(self._sides[1 - number], paused=False)
         self.cut(f"{_NAMES[number]} ended it")
 
     def side_is_full(self, number: int, *, full: bool) -> None:
