@@ -143,7 +143,9 @@ class ContainerStreams:
             idle_s = self._idle_s()
             with self._spares.kept_for(to):
                 if translation is None:
-                    return await self._streams.carry(request, agreement, idle_s=idle_s)
+                    return await self._streams.carry(
+                        request, agreement, idle_s=idle_s, guarded=True
+                    )
                 return await self._streams.translate(request, agreement, translation, idle_s=idle_s)
 
     async def _agreement(

@@ -23,6 +23,7 @@ PROTOCOLS = (_V5, "v4.channel.k8s.io")
 STDOUT, STDERR = 1, 2
 _STDIN, _ERROR, _RESIZE, _CLOSE = 0, 3, 4, 255
 _UNKNOWN_CODE = 1
+_CODES = {str(code): code for code in range(1, 256)}  # more do not fit: 256 would be success
 
 
 class RemoteCommand:
@@ -50,9 +51,8 @@ class RemoteCommand:
         if self._status.get("reason") != "NonZeroExitCode":
             raise ApiError.from_status({"kind": "Status", **self._status}, code=500)
         for cause in raw.records(self._status, "details", "causes"):
-            text = raw.text(cause, "message")
-            if raw.text(cause, "reason") == "ExitCode" and text.isdecimal():
-                return int(text)
+            if raw.text(cause, "reason") == "ExitCode":
+                return _CODES.get(raw.text(cause, "message"), _UNKNOWN_CODE)
         return _UNKNOWN_CODE
 
     async def send_input(self, data: bytes) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from orch.wire import raw
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -70,23 +72,24 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Any, *, code: int) -> ApiError:
-        """Read a Status body; anything else becomes an error that only has the code."""
+        """Read a Status body; anything else becomes an error that only has the code. What is of a
+        wrong type counts as left out: a node may have written it.
+        """
         if not isinstance(status, dict) or status.get("kind") != "Status":
             return cls(code, _REASONS.get(code, "Unknown"), f"the server answered {code}")
-        details = status.get("details") or {}
         return cls(
-            code=int(status.get("code") or code),
-            reason=str(status.get("reason") or _REASONS.get(code, "Unknown")),
-            message=str(status.get("message") or f"the server answered {code}"),
-            name=str(details.get("name") or ""),
-            group=str(details.get("group") or ""),
-            kind=str(details.get("kind") or ""),
-            uid=str(details.get("uid") or ""),
+            code=raw.number(status, "code") or code,
+            reason=raw.text(status, "reason") or _REASONS.get(code, "Unknown"),
+            message=raw.text(status, "message") or f"the server answered {code}",
+            name=raw.text(status, "details", "name"),
+            group=raw.text(status, "details", "group"),
+            kind=raw.text(status, "details", "kind"),
+            uid=raw.text(status, "details", "uid"),
             causes=tuple(
-                Cause(str(c.get("reason", "")), str(c.get("message", "")), str(c.get("field", "")))
-                for c in details.get("causes") or ()
+                Cause(raw.text(one, "reason"), raw.text(one, "message"), raw.text(one, "field"))
+                for one in raw.records(status, "details", "causes")
             ),
-            retry_after_s=details.get("retryAfterSeconds"),
+            retry_after_s=raw.number(status, "details", "retryAfterSeconds") or None,
         )
 
 

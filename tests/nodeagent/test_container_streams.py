@@ -18,7 +18,7 @@ from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
 from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
 from nodeagent.wiring.agent import build_streams
-from orch.component.streams import upgrade, upstream
+from orch.component.streams import spdy, upgrade, upstream
 from orch.wire.errors import ApiError
 from tests.conftest import Pki
 from tests.fakes import pods
@@ -59,6 +59,10 @@ async def reached(agent: Agent, runtime: StreamingServer) -> Agent:
     return agent
 
 
+def framed(data: bytes) -> bytes:
+    return spdy.FrameWriter().write(spdy.Data(1, data))
+
+
 def asked(agent: Agent) -> list[tuple[str, tuple[object, ...], StreamOptions]]:
     return [(kind, words, options) for kind, _, words, options in agent.runtime.streams]
 
@@ -91,8 +95,8 @@ async def test_bytes_are_carried_both_ways(
     async with upgraded(reached.port, f"{method} {path}", headers, tls=tls) as client:
         assert client.status == 101
         assert "Upgrade: SPDY/3.1\r\n" in client.head
-        assert await client.say(b"one") == b"one"
-        assert await client.say(bytes(300_000)) == bytes(300_000)
+        for frame in (framed(b"one"), framed(bytes(300_000))):
+            assert await client.say(frame) == frame
     assert asked(reached) == [wanted]
     (head,) = runtime.heads
     lines = head.decode().split("\r\n")
@@ -125,6 +129,28 @@ async def test_a_refusal_says_why(reached: Agent, path: str, code: int, text: st
     async with upgraded(reached.port, f"POST {path}", tls=tls) as client:
         assert client.status == code
         assert text in await client.body()
+
+
+async def test_what_is_no_frame_never_reaches_the_runtime(
+    reached: Agent, runtime: StreamingServer
+) -> None:
+    """Twelve bytes, for which containerd asked for 24 GiB of memory, and ended."""
+    settings = bytes.fromhex("80030004 00000004 80000000")
+    got = bytearray()
+
+    async def keep(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1000):
+            got.extend(data)
+
+    runtime.talk = keep
+    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
+        client.writer.write(framed(b"one") + settings[:11])
+        async with asyncio.timeout(10):
+            while not got:
+                await asyncio.sleep(0.01)
+            client.writer.write(settings[11:] + framed(b"two"))
+            assert await client.reader.read() == b""
+    assert got == framed(b"one")
 
 
 async def test_a_stopped_pod_has_no_ports(reached: Agent) -> None:
@@ -330,7 +356,7 @@ async def test_a_stream_that_is_idle_for_the_configured_time_ends(reached: Agent
 
 async def test_streams_end_when_the_agent_stops(reached: Agent, runtime: StreamingServer) -> None:
     async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
-        assert await client.say(b"x") == b"x"
+        assert await client.say(framed(b"x")) == framed(b"x")
         await reached.app.shutdown()
         async with asyncio.timeout(10):
             assert await client.reader.read() == b""

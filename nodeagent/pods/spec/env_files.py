@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 from nodeagent.pods.spec.env import SpecError
 from orch.wire.records.pods import Container
@@ -22,6 +23,16 @@ def wanted(container: Container) -> Sequence[tuple[str, str]]:
     sources = (variable.valueFrom for variable in container.env or ())
     found = (source.fileKeyRef for source in sources if source is not None)
     return [*dict.fromkeys((ref.volumeName, ref.path) for ref in found if ref is not None)]
+
+
+def names(path: str) -> tuple[str, ...]:
+    """The directories that lead to a file from its volume, and the file. SpecError for a path that
+    leads elsewhere.
+    """
+    found = PurePosixPath(path)
+    if not found.parts or found.is_absolute() or ".." in found.parts or "\0" in path:
+        raise SpecError("its path must be relative, without '..' and NUL")
+    return found.parts
 
 
 def parse(text: str) -> Mapping[str, str]:

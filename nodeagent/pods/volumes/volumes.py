@@ -18,7 +18,7 @@ import socket
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nodeagent import descriptors
@@ -192,8 +192,8 @@ class VolumeStore:
     def _env_file(self, uid: str, volume: str, path: str) -> EnvFile:
         """Read without following links: containers have written the volume."""
         top = volume_path(str(self._root), uid, "emptyDir", volume)
-        *above, name = PurePosixPath(path).parts or ("",)
         try:
+            *above, name = env_files.names(path)
             with contextlib.ExitStack() as held:
                 root = descriptors.reach_path(os.path.realpath(top))
                 held.callback(os.close, root)

@@ -9,6 +9,7 @@ so none are kept here: WINDOW_UPDATE is read and means nothing.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -212,12 +213,18 @@ def _control(kind: int, payload: bytes, flags: int = 0) -> bytes:
 class FrameReader:
     """Bytes become frames; after a SpdyError it is of no further use."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_headers_bytes: float = MAX_HEADERS_BYTES_IN_ALL) -> None:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
-        self._headers_bytes = 0  # inflated so far
+        self._most_headers_bytes = most_headers_bytes  # inflated, of all frames
+        self._headers_bytes = 0  # so far
         self._waiting = bytearray()  # less than a head and a control frame
         self._data_left = 0  # bytes of the data frame that is arriving
         self._data_of = (0, False)  # its stream, and whether it ends that
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of those fed: the beginning of a frame, which is not judged yet."""
+        return len(self._waiting)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are now complete, and the data that has come; iterate to the end."""
@@ -279,9 +286,28 @@ class FrameReader:
         if self._inflate.eof:
             raise SpdyError("the stream of headers has ended before its connection")
         self._headers_bytes += len(plain)
-        if self._headers_bytes > MAX_HEADERS_BYTES_IN_ALL:
-            raise SpdyError(f"a connection has over {MAX_HEADERS_BYTES_IN_ALL} bytes of headers")
+        if self._headers_bytes > self._most_headers_bytes:
+            raise SpdyError(f"a connection has over {self._most_headers_bytes} bytes of headers")
         return tuple(_pairs(plain))
+
+
+class FrameGuard:
+    """Lets bytes pass that are frames within the bounds: for a server that believes in lengths, of
+    which one of twelve bytes takes gigabytes.
+    """
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(math.inf)  # nothing of them is kept
+        self._held = b""
+
+    def admit(self, data: bytes) -> bytes:
+        """The bytes that may pass on, held ones first; SpdyError, after which none may."""
+        for _ in self._reader.feed(data):
+            """Each is judged as it is read."""
+        data = self._held + data
+        passed = len(data) - self._reader.waiting_bytes
+        self._held = data[passed:]
+        return data[:passed]
 
 
 def _check_head(first: int, size: int) -> None:

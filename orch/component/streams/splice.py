@@ -67,6 +67,7 @@ class Splice:
     ) -> None:
         self.ends = End(self, CLIENT), End(self, UPSTREAM)
         self.why = ""  # it ended, for the log
+        self.admit: Callable[[bytes], bytes] | None = None  # of what the client sends, what passes
         self._sides = _Side(client), _Side(upstream)
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
@@ -114,6 +115,8 @@ class Splice:
         if self._over.is_set() or other.is_lost or other.transport.is_closing():
             return
         self._used_s = self._loop.time()
+        if number == CLIENT and self.admit is not None:
+            data = self.admit(data)
         other.transport.write(data)
 
     def side_ended(self, number: int) -> bool:
@@ -129,6 +132,8 @@ class Splice:
 
     def side_lost(self, number: int) -> None:
         self._sides[number].is_lost = True
+        # It may take the rest only once its own is read, which goes nowhere.
+        _set_reading(self._sides[1 - number], paused=False)
         self.cut(f"{_NAMES[number]} ended it")
 
     def side_is_full(self, number: int, *, full: bool) -> None:

@@ -1,7 +1,8 @@
 """Port-forward as clients speak it inside a WebSocket: messages that hold the bytes of SPDY.
 
-What they say is between the client and the runtime's server: the bytes pass as they are. The
-client's sub-protocol is that of SPDY with a prefix, as in the reference's tunnel.
+What they say is between the client and the runtime's server: the bytes pass as they are, if they
+are frames of SPDY within the bounds. The client's sub-protocol is that of SPDY with a prefix, as in
+the reference's tunnel.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from aiohttp import WSCloseCode, web
 
 from orch.component.process import loops
 from orch.component.streams import websocket
+from orch.component.streams.spdy import FrameGuard, SpdyError
 from orch.component.streams.spdy_connection import FLUSH_S, ByteReader, ByteWriter
 from orch.component.streams.websocket import ClientSocket
 
@@ -23,6 +25,9 @@ PREFIX = "SPDY/3.1+"
 UPSTREAM_PROTOCOL = "portforward.k8s.io"  # what the runtime's server is asked for
 PROTOCOLS = (PREFIX + UPSTREAM_PROTOCOL,)
 _READ_BYTES = 64 * 1024
+_CHECKED_BYTES = (
+    16 * 1024
+)  # in one turn of the event loop: of the smallest frames it holds thousands
 
 
 class End(NamedTuple):
@@ -71,12 +76,17 @@ async def _to_client(reader: ByteReader, socket: ClientSocket) -> End:
 
 
 async def _to_upstream(socket: ClientSocket, writer: ByteWriter) -> End:
+    guard = FrameGuard()
     while (message := await socket.receive()) is not None:
         if message.is_text:
             return End(WSCloseCode.UNSUPPORTED_DATA, "a tunnel takes binary messages, not text")
         try:
-            writer.write(message.data)
-            await writer.drain()
+            for start in range(0, len(message.data), _CHECKED_BYTES):
+                writer.write(guard.admit(message.data[start : start + _CHECKED_BYTES]))
+                await writer.drain()
+                await asyncio.sleep(0)
+        except SpdyError as error:
+            return End(WSCloseCode.PROTOCOL_ERROR, str(error))
         except OSError as error:
             return End(WSCloseCode.INTERNAL_ERROR, f"writing to the runtime failed: {error}")
     return End()

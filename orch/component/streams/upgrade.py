@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 
 from orch.component.http import httpd, tcp
 from orch.component.http.connection import allow_pauses
-from orch.component.streams import remote_command, tunnel, upstream, websocket
+from orch.component.streams import remote_command, spdy, tunnel, upstream, websocket
 from orch.component.streams.remote_command import Wanted
 from orch.component.streams.splice import CLIENT, HELD_BYTES, UPSTREAM, Splice
 from orch.component.streams.upstream import Agreement, Ends, Headers
@@ -175,15 +175,20 @@ class Streams:
                 del self._behind[behind]
 
     async def carry(
-        self, request: web.Request, agreement: Agreement, *, idle_s: float
+        self, request: web.Request, agreement: Agreement, *, idle_s: float, guarded: bool = False
     ) -> web.StreamResponse:
-        """Answer 101 and carry bytes until a side ends. ApiError 400, ConnectionError."""
+        """Answer 101 and carry bytes until a side ends. ApiError 400, ConnectionError.
+
+        `guarded`: of SPDY only frames within the bounds reach the server behind.
+        """
         connection = httpd.connection_of(request)
         if not connection.is_quiet or connection.transport is None:
             tcp.abort(agreement.transport)
             connection.close()
             raise bad_request("nothing may be sent before the upgrade is agreed to")
         splice = Splice(connection.transport, agreement.transport, idle_s=idle_s)
+        if guarded and request.headers["Upgrade"].lower() == SPDY:
+            splice.admit = _guard(splice.cut)
         connection.hand_over(splice.ends[CLIENT])
         connection.sending_bytes = HELD_BYTES
         allow_pauses(request)
@@ -226,6 +231,19 @@ class Streams:
         self._stopping = True
         for cut in self._cuts:
             cut("this server is stopping")
+
+
+def _guard(cut: Callable[[str], None]) -> Callable[[bytes], bytes]:
+    guard = spdy.FrameGuard()
+
+    def admit(data: bytes) -> bytes:
+        try:
+            return guard.admit(data)
+        except spdy.SpdyError as error:
+            cut(f"the client broke the protocol: {error}")
+            return b""
+
+    return admit
 
 
 def _adopt(agreement: Agreement, splice: Splice) -> None:

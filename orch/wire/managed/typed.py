@@ -353,5 +353,7 @@ def reconciled(kind: Type, fields: FieldSet) -> FieldSet:
             if left is inside:
                 continue
             changed = {field_sets.SELF: NOTHING, **left} if field_sets.is_member(below) else left
-        result = {**result, name: changed}
+        if result is fields:
+            result = dict(fields)
+        result[name] = changed
     return result

@@ -112,6 +112,18 @@ async def test_a_directory_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> N
     assert not found.values and "link" in found.problem
 
 
+@pytest.mark.parametrize(
+    "path", ["../../../../../env", "/etc/hostname", "made/../env", "a\0b", "."]
+)
+async def test_a_path_leads_nowhere_else(tmp_path: Path, path: str) -> None:
+    """One with NUL, which API servers let pass, was an unexpected error of the pod's worker."""
+    store, wanted = VolumeStore(str(tmp_path)), asking(path=path)
+    await store.prepare(wanted)
+    (tmp_path / "env").write_text("A='secret'")
+    found = (await store.env_files(wanted, wanted.spec.containers[0]))["v", path]
+    assert found.problem == "its path must be relative, without '..' and NUL"
+
+
 async def test_files_of_other_volumes_are_not_read(tmp_path: Path) -> None:
     store, wanted = VolumeStore(str(tmp_path)), asking(volume="d", path="env")
     await store.prepare(wanted)

@@ -55,6 +55,11 @@ async def test_outputs_are_told_apart_and_what_is_neither_is_dropped() -> None:
         ([{"reason": "ExitCode", "message": "7"}], 7),
         ([{"reason": "Other", "message": "3"}, {"reason": "ExitCode", "message": "255"}], 255),
         ([{"reason": "ExitCode", "message": "-1"}], 1),
+        ([{"reason": "ExitCode", "message": "0"}], 1),
+        ([{"reason": "ExitCode", "message": "256"}], 1),  # which a process ends with as 0
+        ([{"reason": "ExitCode", "message": "9" * 5000}], 1),
+        ([{"reason": "ExitCode", "message": 7}, 7, None], 1),
+        ({"reason": "ExitCode"}, 1),
         ([], 1),
         (None, 1),
     ],
@@ -68,6 +73,15 @@ async def test_the_exit_code_is_in_the_status(causes: Any, code: int) -> None:
 async def test_a_command_that_did_not_run_is_an_error() -> None:
     command, _ = await run(ending(status="Failure", reason="InternalError", message="no file"))
     with pytest.raises(ApiError, match="no file"):
+        command.exit_code()
+
+
+@pytest.mark.parametrize("details", [[1], "x", {"causes": [1]}, {"causes": 5}])
+async def test_an_end_that_is_told_in_wrong_types_is_an_error(details: Any) -> None:
+    """A node tells it. Each was a defect of the client, with its trace."""
+    told = ending(status=[], reason={}, message=7, code="x", details=details)
+    command, _ = await run(told)
+    with pytest.raises(ApiError, match="the server answered 500"):
         command.exit_code()
 
 

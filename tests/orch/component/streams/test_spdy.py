@@ -14,6 +14,7 @@ from orch.component.streams import spdy
 from orch.component.streams.spdy import (
     Data,
     Frame,
+    FrameGuard,
     FrameReader,
     FrameWriter,
     GoAway,
@@ -214,3 +215,46 @@ def test_a_frame_that_trickles_in_costs_no_more_than_its_bytes() -> None:
         assert not list(reader.feed(wire[number : number + 1]))
 
     assert time.process_time() - began_s < 2
+
+
+def test_a_guard_lets_whole_frames_pass_as_they_came() -> None:
+    writer = FrameWriter()
+    opening = [SynStream(2 * n + 1, (*HEADERS, ("requestid", str(n)))) for n in range(9)]
+    data = Data(1, bytes(100)), Ping(1), GoAway(0), Data(3, b"", is_fin=True)
+    wire = b"".join(map(writer.write, (*opening, *data)))
+    for size in (1, 7, 1000, len(wire)):
+        guard = FrameGuard()
+        parts = [guard.admit(wire[at : at + size]) for at in range(0, len(wire), size)]
+        assert b"".join(parts) == wire
+
+
+def test_a_guard_forgets_what_passed() -> None:
+    """A forwarding of ports opens streams for as long as it lasts."""
+    guard, writer = FrameGuard(), FrameWriter()
+    for number in range(300):
+        frame = writer.write(Headers(1, (("a", "x" * 15_000), ("b", str(number)))))
+        assert guard.admit(frame) == frame
+
+
+COUNTS = zlib.compressobj(zdict=spdy.DICTIONARY)
+MANY_HEADERS = COUNTS.compress(b"\x80\0\0\0") + COUNTS.flush(zlib.Z_SYNC_FLUSH)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        bytes.fromhex("80030004 00000004 80000000"),  # two thousand million settings
+        bytes.fromhex("80030004 0000000c 7fffffff 0000000000000000"),
+        bytes.fromhex("80030004 00ffffff 00ffffff"),
+        bytes.fromhex("80030001") + struct.pack("!I", 10 + len(MANY_HEADERS)) + bytes(3) + b"\1"
+        + bytes(6) + MANY_HEADERS,
+    ],
+)  # fmt: skip
+def test_a_guard_holds_back_what_says_it_is_longer_than_it_is(hostile: bytes) -> None:
+    """Servers make room for as much as is said, before it is there."""
+    guard, passed = FrameGuard(), b""
+    with pytest.raises(SpdyError):
+        for byte in hostile:
+            passed += guard.admit(bytes((byte,)))
+        raise AssertionError(passed)
+    assert passed == b""

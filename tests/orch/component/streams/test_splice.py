@@ -89,6 +89,18 @@ async def test_an_upstream_is_read_only_while_the_client_takes_it() -> None:
     assert upstream.is_reading
 
 
+async def test_who_is_left_is_read_on() -> None:
+    """What waits for it may be taken only then: each waited for the other, for five minutes."""
+    splice, client, upstream = joined()
+    splice.ends[CLIENT].pause_writing()
+    assert not upstream.is_reading
+    splice.ends[CLIENT].connection_lost(None)
+    assert upstream.is_reading
+    splice.ends[UPSTREAM].data_received(b"for nobody")
+    await run(splice)
+    assert client.written == b""
+
+
 async def test_half_an_end_is_passed_on_where_both_can() -> None:
     splice, client, upstream = joined(halves=True)
     assert splice.ends[CLIENT].eof_received() is True

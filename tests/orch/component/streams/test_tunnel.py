@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
-from orch.component.streams import tunnel, websocket
+from orch.component.streams import spdy, tunnel, websocket
 from tests.orch.component.streams import door
 
-MIB = bytes(range(256)) * 4096
+MIB = spdy.FrameWriter().write(spdy.Data(1, bytes(range(256)) * 4096))
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +69,7 @@ async def test_a_runtime_s_end_closes_the_client_s_socket_in_order() -> None:
 
 async def test_a_runtime_that_breaks_off_closes_the_client_s_socket_with_the_reason() -> None:
     async with tunnelled() as (socket, _, writer):
-        await socket.send_bytes(b"unread")  # what turns the end into a reset
+        await socket.send_bytes(MIB[:1000])  # what turns the end into a reset
         await asyncio.sleep(0)
         writer.transport.abort()
 
@@ -93,6 +93,18 @@ async def test_a_tunnel_that_is_misused_or_idle_is_closed(
         assert (closed.type, closed.data) == (WSMsgType.CLOSE, code)
         assert why in closed.extra
         assert await asyncio.wait_for(reader.read(), 30) == b""
+
+
+async def test_what_is_no_frame_never_reaches_the_runtime() -> None:
+    """The rest is in test_spdy.py."""
+    async with tunnelled() as (socket, reader, _):
+        await socket.send_bytes(MIB + b"\x80\x03\x00\x04\0\0\0\x04")
+        await socket.send_bytes(b"\x80\0\0\0")  # more settings than the frame has room for
+
+        closed = await socket.receive(30)
+        assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1002)
+        assert "does not have 2147483648 settings" in closed.extra
+        assert await asyncio.wait_for(reader.read(), 30) == MIB
 
 
 async def test_a_client_that_does_not_read_stops_the_runtime() -> None:

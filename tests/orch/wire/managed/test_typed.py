@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from orch.wire.managed import typed
 from orch.wire.managed.typed import UNKNOWN, atomic_list, list_of, record
 from orch.wire.patch.patch import PatchError
+from tests import scaling
 from tests.orch.wire.managed.written_types import WrittenTypes
 
 TABLE: dict[str, Any] = yaml.load(
@@ -68,6 +70,14 @@ def test_a_list_that_became_atomic_belongs_whole_to_who_owned_a_part() -> None:
     assert typed.reconciled(PODS, fields) == {**fields, "f:args": {}}
     unchanged = {"f:ports": fields["f:ports"], "f:args": {}}
     assert typed.reconciled(PODS, unchanged) is unchanged
+
+
+def test_thousands_of_parts_of_what_became_atomic_take_no_longer_each() -> None:
+    def reconciling(size: int) -> Callable[[], object]:
+        inside = {f'k:{{"a":{number}}}': {"f:b": {}} for number in range(size)}
+        return lambda: typed.reconciled(UNKNOWN, inside)
+
+    assert scaling.growth(reconciling, 4_000) < scaling.LINEAR
 
 
 def test_a_value_nested_too_deeply_is_refused() -> None:
