@@ -25,9 +25,7 @@ PREFIX = "SPDY/3.1+"
 UPSTREAM_PROTOCOL = "portforward.k8s.io"  # what the runtime's server is asked for
 PROTOCOLS = (PREFIX + UPSTREAM_PROTOCOL,)
 _READ_BYTES = 64 * 1024
-_CHECKED_BYTES = (
-    16 * 1024
-)  # in one turn of the event loop: of the smallest frames it holds thousands
+_CHECKED_BYTES = 16 * 1024  # in one turn of the event loop: they may be thousands of frames
 
 
 class End(NamedTuple):
