@@ -19,7 +19,7 @@ IDLE := chrt --idle 0
 PARTS := objects server orch pods nodeagent
 QUICK := $(addprefix quick-,$(PARTS))
 PLAIN := $(addprefix plain-,$(PARTS))
-SPARE := plain-objects plain-server plain-nodeagent plain-pods
+SPARE := plain-server plain-objects plain-nodeagent plain-pods
 OBJECTS := $(addprefix tests/orch/server/,handlers objects storage strategy webhooks)
 # Workers share what waits for most of its time: files of these parts that meet something real or a
 # whole agent, and all others.
@@ -57,7 +57,7 @@ machine: $(VENV)/.test-ready
 	$(IDLE) $(PYTEST) -m alone tests/e2e/test_join.py
 
 spare:
-	@env -u MAKEFLAGS $(IDLE) $(MAKE) --no-print-directory --keep-going --jobs=2 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
+	@env -u MAKEFLAGS $(IDLE) $(MAKE) --no-print-directory --keep-going --jobs=3 PYTHON="$(PYTHON)" VENV="$(VENV)" check $(SPARE)
 
 %-objects: TESTS := $(OBJECTS) tests/orch/wire tests/fakes
 %-server: TESTS := tests/orch/server $(addprefix --ignore=,$(OBJECTS))

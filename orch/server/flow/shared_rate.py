@@ -18,7 +18,7 @@ from orch.component.http.fair_queue import Deadlines, QueueFull
 
 BURST_S = 0.25  # of work of all flows that may be done ahead of the rate
 LEAD_S = 0.05  # of virtual time that a flow may be ahead of its share
-_SWEPT = 1024  # flows, before those that are not ahead of their share are forgotten
+_SWEPT = 1024  # flows, before those that are hardly ahead of their share are forgotten
 
 
 class _Work(NamedTuple):
@@ -86,7 +86,8 @@ class SharedRate:
         self._ends_s[flow] = self._begin_s(flow) + cost_s
         self._paid_s = max(self._paid_s, asyncio.get_running_loop().time()) + cost_s
         if len(self._ends_s) > self._sweep_at:
-            ahead = {flow: end for flow, end in self._ends_s.items() if end > self._virtual_s}
+            soon_s = self._virtual_s + LEAD_S  # else they had not to wait
+            ahead = {flow: end for flow, end in self._ends_s.items() if end > soon_s}
             self._ends_s = ahead
             self._sweep_at = 2 * len(ahead) + _SWEPT
 

@@ -21,7 +21,7 @@ AUDIT = ["--audit-policy-file=p", "--audit-log-path=l"]
         ("--secure-port=0", "timeout_s", 60.0),
         ("--max-requests-inflight=3", "max_reads", 3),
         ("--max-mutating-requests-inflight=0", "max_writes", 0),
-        ("--secure-port=0", "tenant_changes", 400),
+        ("--secure-port=0", "tenant_changes", 500),
         ("--tenant-changes-per-second=0", "tenant_changes", 0),
         ("--request-timeout=5m", "timeout_s", 300.0),
     ],
