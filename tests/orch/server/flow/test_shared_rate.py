@@ -121,6 +121,7 @@ async def test_tenants_share_the_rate_whoever_asks_for_more() -> None:
     assert max(made) - min(made) <= 15, made
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 @pytest.mark.parametrize("units", [1, 10])
 @pytest.mark.parametrize(
@@ -179,6 +180,7 @@ async def test_a_change_that_is_given_up_takes_nothing_from_others() -> None:
     assert loop.time() - began_s <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_flows_that_are_paid_are_forgotten_also_while_others_wait() -> None:
     rate = shared_rate.SharedRate(wait_s=15, waiting_per_flow=200)
@@ -209,6 +211,7 @@ async def test_who_waits_within_their_share_goes_before_those_who_come_later() -
     await asyncio.gather(*coming, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_changes_that_waited_in_vain_take_nothing_of_their_tenants_share() -> None:
     """A tenant sends ten times as many as can be done in time, and those refused again."""

@@ -203,7 +203,8 @@ async def test_few_deletions_of_collections_begin_in_one_turn_of_the_loop(
     )
     assert sum(await asyncio.gather(*collections)) == 150
     counting.cancel()
-    assert max(begun.values()) <= DELETIONS_A_TURN
+    # What one collection has begun to delete another may lose, and try again in that turn.
+    assert max(begun.values()) <= 2 * DELETIONS_A_TURN
 
 
 async def test_a_dry_run_deletes_nothing(backend: Backend) -> None:
