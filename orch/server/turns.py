@@ -33,10 +33,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def weigh(body: bytes, owner: object) -> None:
-    """Remember how large the body of the current request is, and whose it is."""
-    _sent.set(values_in(body))
+def weigh(body: bytes, owner: object) -> int:
+    """Remember how many values the body of the current request has, which it returns, and whose
+    it is.
+    """
+    values = values_in(body)
+    _sent.set(values)
     _owner.set(owner)
+    return values
 
 
 def owner() -> object:

@@ -24,6 +24,7 @@ from orch.component.http.fair_queue import FairQueue, QueueFull, pause_before_re
 from orch.server.flow.levels import WAITING_PER_FLOW, WORKLOAD, Caller, Levels, Limits
 from orch.server.flow.shared_rate import SharedRate
 from orch.server.request.attributes import RequestInfo
+from orch.server.request.bodies import values_in
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 
@@ -31,6 +32,8 @@ BODIES = 100  # of one caller, being received or worked on
 BODY_BYTES = 24 * 1024 * 1024
 LEVEL_BODY_BYTES = 128 * 1024 * 1024
 BYTES_OF_CHANGE = 30_000  # of the object and of what is sent: as many more count as one more change
+BYTES_OF_VALUE = 20  # each value of either beyond the first thousand counts as so many more
+_FREE_VALUES = 1000
 _LONG_RUNNING_SHARE = 1 / 16  # of the listener's connections, for one caller
 _READS = ("get", "list", "watch", "head", "options")
 _KINDS = ("readOnly", "mutating")
@@ -68,6 +71,23 @@ async def limit_rate(size: Callable[[], int]) -> None:
     seat = _SEAT.get()
     if seat is not None and not seat.is_upper:
         await seat.limit_rate(size)
+
+
+def charge(size: int) -> None:
+    """Charge the current request, if it is a tenant's, for so many bytes more."""
+    seat = _SEAT.get() if size else None
+    if seat is not None and not seat.is_upper:
+        seat.charge(size)
+
+
+def size_of(stored: bytes) -> int:
+    """An object's bytes and values, in bytes of the rate."""
+    return len(stored) + size_of_values(values_in(stored))
+
+
+def size_of_values(count: int) -> int:
+    """In bytes of the rate."""
+    return BYTES_OF_VALUE * max(count - _FREE_VALUES, 0)
 
 
 class FlowControl:
@@ -195,6 +215,11 @@ class Seat:
         async with aside():
             await self._wait_slowed(cost_s)
         control.changes.charge(caller, control.cost_s(size()) - cost_s)  # it may have grown
+
+    def charge(self, size: int) -> None:
+        """For what a change takes beyond its size; no wait, but later ones of the caller will."""
+        control = self._control
+        control.changes.charge(self._caller, control.cost_s(size) - control.cost_s(0))
 
     async def _wait_slowed(self, cost_s: float) -> None:
         schema, loop = self._caller.schema, asyncio.get_running_loop()

@@ -1,8 +1,10 @@
-"""A rate that flows share by start-time fair queueing (Goyal, Vin, Cheng 1996); knows no requests.
+"""A rate that flows share by weighted fair queueing with equal weights; knows no requests.
 
-Each piece of work begins, in virtual time, where the one before it of the same flow ends, and flows
-that wait are served in the order in which their next works begin. So a flow that takes less than
-its share is ahead of all that take more, however many these are, and alone it may take everything.
+Virtual time goes on with the work that is done, by its cost divided by the flows that want some, as
+in WF2Q+ (Bennett, Zhang 1996). Each piece of work begins, in virtual time, where the one before it
+of the same flow ends, and the works that wait are done in the order in which they end there: small
+ones do not wait for large ones. So a flow that takes less than its share is ahead of all that take
+more, however many these are and however large their works, and alone it may take everything.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from orch.component.http.fair_queue import Deadlines, QueueFull
 
 BURST_S = 0.25  # of work of all flows that may be done ahead of the rate
 LEAD_S = 0.05  # of virtual time that a flow may be ahead of its share
-_SWEPT = 1024  # flows, before those that are hardly ahead of their share are forgotten
+SMALL_S = 0.025  # a larger work has no part in what is kept for those within their share
 
 
 class _Work(NamedTuple):
@@ -26,9 +28,18 @@ class _Work(NamedTuple):
     turn: asyncio.Future[None]
 
 
+class _Head(NamedTuple):
+    """The first work of a flow that waits."""
+
+    rank_s: float  # where it ends in virtual time; for a light one, a lead before
+    number: int
+    flow: Hashable
+    is_light: bool  # small, and no other of the flow waited when it came
+
+
 class SharedRate:
-    """Costs are in seconds of the rate. A flow that has gone is remembered until the work of all is
-    paid: it gains nothing from leaving.
+    """Costs are in seconds of the rate. A flow that has gone is remembered until virtual time has
+    come to its end: it gains nothing from leaving.
     """
 
     def __init__(self, *, wait_s: float, waiting_per_flow: int) -> None:
@@ -36,14 +47,14 @@ class SharedRate:
         self._waiting_max = waiting_per_flow
         self._deadlines = Deadlines(wait_s)
         self._paid_s = 0.0  # of the loop's clock: until then nothing more is due
-        self._virtual_s = 0.0  # where the last work that was let in begins
-        self._ends_s: dict[Hashable, float] = {}  # virtual, of the flows' last works
+        self._virtual_s = 0.0
+        # Where the last works of flows end, in virtual time: of those that are ahead or wait.
+        self._ends_s: dict[Hashable, float] = {}
+        self._ahead: list[tuple[float, int, Hashable]] = []  # a heap, by an end that they had
         self._lines: dict[Hashable, deque[_Work]] = {}  # of the flows that wait
-        # A heap of these flows, by the virtual time from which the first of each is served.
-        self._order: list[tuple[float, int, Hashable]] = []
+        self._order: list[_Head] = []  # a heap
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
-        self._sweep_at = _SWEPT
 
     def try_take(self, flow: Hashable, cost_s: float) -> bool:
         """Go on without waiting: while nobody is behind the burst, or the flow is within its share,
@@ -52,11 +63,12 @@ class SharedRate:
         now_s = asyncio.get_running_loop().time()
         if self._paid_s <= now_s and not self._order:
             self._ends_s.clear()  # nobody owes anything
-        begin_s = self._begin_s(flow)
-        if not self._order and self._paid_s - now_s <= BURST_S:
-            self._virtual_s = begin_s
-        elif not self._is_next(flow, begin_s - LEAD_S, now_s):
-            return False
+            self._ahead.clear()
+        if self._order or self._paid_s - now_s > BURST_S:
+            head = self._head(flow, cost_s, is_new=flow not in self._lines)
+            is_first = not self._order or head < self._order[0]
+            if not (is_first and self._is_within_share(head) and now_s >= self._due_s(head)):
+                return False
         self.charge(flow, cost_s)
         return True
 
@@ -72,7 +84,8 @@ class SharedRate:
         line.append(work)
         if flow not in self._lines:
             self._lines[flow] = line
-            heapq.heappush(self._order, (begin_s - LEAD_S, next(self._numbers), flow))
+            self._ends_s[flow] = begin_s
+            heapq.heappush(self._order, self._head(flow, cost_s, is_new=True))
             self._set_timer()
         try:
             await self._deadlines.hold(work.turn)
@@ -83,48 +96,60 @@ class SharedRate:
 
     def charge(self, flow: Hashable, cost_s: float) -> None:
         """For work that was let in, or what it took beyond its cost."""
-        self._ends_s[flow] = self._begin_s(flow) + cost_s
+        begin_s = self._begin_s(flow)
+        self._ends_s[flow] = begin_s + cost_s
+        heapq.heappush(self._ahead, (begin_s + cost_s, next(self._numbers), flow))
+        # At half the pace of those that wait, until these are a lead ahead of newcomers.
+        share_s = cost_s / (2 * (len(self._lines) + 1))
+        self._virtual_s = max(self._virtual_s + share_s, begin_s - LEAD_S)
         self._paid_s = max(self._paid_s, asyncio.get_running_loop().time()) + cost_s
-        if len(self._ends_s) > self._sweep_at:
-            soon_s = self._virtual_s + LEAD_S  # else they had not to wait
-            ahead = {flow: end for flow, end in self._ends_s.items() if end > soon_s}
-            self._ends_s = ahead
-            self._sweep_at = 2 * len(ahead) + _SWEPT
+        while self._ahead and self._ahead[0][0] <= self._virtual_s:
+            self._forget(heapq.heappop(self._ahead)[2])
 
     def _begin_s(self, flow: Hashable) -> float:
+        """Where the next work begins: a flow that waits loses nothing by those that go before."""
+        if flow in self._lines:
+            return self._ends_s[flow]
         return max(self._virtual_s, self._ends_s.get(flow, 0.0))
 
-    def _is_next(self, flow: Hashable, from_s: float, now_s: float) -> bool:
-        """Whether a flow within its share may go before all that wait."""
-        if flow in self._lines or (self._order and self._order[0][0] <= from_s):
-            return False
-        return from_s < self._virtual_s and now_s >= self._due_s(from_s)
+    def _head(self, flow: Hashable, cost_s: float, *, is_new: bool) -> _Head:
+        is_light = is_new and cost_s <= SMALL_S
+        rank_s = self._begin_s(flow) + cost_s - (LEAD_S if is_light else 0)
+        return _Head(rank_s, next(self._numbers), flow, is_light)
 
-    def _due_s(self, from_s: float) -> float:
-        """When the first flow is served."""
-        return self._paid_s - (2 * BURST_S if from_s < self._virtual_s else BURST_S)
+    def _is_within_share(self, head: _Head) -> bool:
+        return head.is_light and head.rank_s < self._virtual_s
+
+    def _due_s(self, head: _Head) -> float:
+        """When it is served, if it is the first."""
+        return self._paid_s - (2 * BURST_S if self._is_within_share(head) else BURST_S)
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(self._due_s(self._order[0][0]), self._serve_due)
+        self._timer = loop.call_at(self._due_s(self._order[0]), self._serve_due)
 
     def _serve_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        while self._order and now_s >= self._due_s(self._order[0][0]):
-            from_s, _, flow = heapq.heappop(self._order)
+        while self._order and now_s >= self._due_s(self._order[0]):
+            flow = heapq.heappop(self._order).flow
             line = self._lines[flow]
             while line and line[0].turn.done():
                 line.popleft()  # given up, and not yet noticed by its task
             if line:
-                self._virtual_s = max(self._virtual_s, from_s)
                 work = line.popleft()
                 self.charge(flow, work.cost_s)
                 work.turn.set_result(None)
             if line:
-                heapq.heappush(self._order, (self._begin_s(flow), next(self._numbers), flow))
+                heapq.heappush(self._order, self._head(flow, line[0].cost_s, is_new=False))
             else:
                 del self._lines[flow]
+                self._forget(flow)
         if self._order:
             self._set_timer()
+
+    def _forget(self, flow: Hashable) -> None:
+        """A flow that neither waits nor is ahead."""
+        if flow not in self._lines and self._ends_s.get(flow, 0.0) <= self._virtual_s:
+            self._ends_s.pop(flow, None)

@@ -25,6 +25,7 @@ from orch.component.http.sliced_response import (
     respond,
 )
 from orch.server import turns
+from orch.server.flow import control
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
@@ -172,12 +173,17 @@ async def read_document(call: Call) -> Document:
 async def received(call: Call) -> tuple[bytes, str]:
     """The body and its content type, never YAML; weighed."""
     body = await httpd.read_body(call.request)
-    owner = httpd.connection_of(call.request).owner
-    turns.weigh(body, owner)
+    weigh(call, body)
     decoded, content_type = await turns.as_json(body, call.content_type)
     if decoded is not body:
-        turns.weigh(decoded, owner)
+        weigh(call, decoded)
     return decoded, content_type
+
+
+def weigh(call: Call, body: bytes) -> None:
+    """Before work is done on a body: its values decide where, and are charged."""
+    values = turns.weigh(body, httpd.connection_of(call.request).owner)
+    control.charge(control.size_of_values(values))
 
 
 async def small_json(call: Call, most: int) -> bytes | None:

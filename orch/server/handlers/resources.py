@@ -16,7 +16,7 @@ from aiohttp import HttpVersion11, web
 from orch.component.http import httpd
 from orch.server import turns
 from orch.server.audit.trail import TRAIL
-from orch.server.flow.control import limit_rate
+from orch.server.flow.control import limit_rate, size_of
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
     IDENTITY,
@@ -32,6 +32,7 @@ from orch.server.handlers.call import (
     received,
     small_json,
     success_status,
+    weigh,
 )
 from orch.server.handlers.watch_stream import WatchRequest
 from orch.server.objects import (
@@ -162,9 +163,11 @@ class ResourceHandlers:
         return await finished(request, response)
 
     def _size(self, call: Call) -> int:
-        """What was sent and the object that it is about, in bytes."""
+        """What was sent and the object that it is about, in bytes of the rate; values that were
+        sent are not known yet.
+        """
         stored = self._backend.storage.get(call.target().key) if call.info.name else None
-        return call.request.content.total_bytes + (len(stored.data) if stored else 0)
+        return call.request.content.total_bytes + (size_of(stored.data) if stored else 0)
 
     def _handler(self, resource: Resource, info: RequestInfo) -> Handler | None:
         connector = self._connector(resource, info)
@@ -251,7 +254,7 @@ class ResourceHandlers:
         if kind == media.APPLY_PATCH:
             return await self._apply(call)
         body = await httpd.read_body(call.request)
-        turns.weigh(body, httpd.connection_of(call.request).owner)
+        weigh(call, body)
         if kind == media.STRATEGIC_PATCH and not target.strategy.is_patched_by_keys:
             raise media.unknown_format(m for m in media.PATCHES if m != kind)
         change = modify.change_of(target.strategy.resource, kind, body)

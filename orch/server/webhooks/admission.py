@@ -222,6 +222,7 @@ class AdmissionWebhooks:
         loop = asyncio.get_running_loop()
         began_s, operation = loop.time(), attempt.operation
         subject = (hook.step, hook.configuration, hook.name)
+        control.charge(control.BYTES_OF_CHANGE)  # a call takes the event loop as long as a change
         try:
             verdict, made = await self._call(hook, name, target, attempt)
         except (CallFailed, AnswerRefused) as error:
