@@ -42,8 +42,9 @@ from orch.wire.records.kinds import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WE
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 64  # requests to one webhook
+AT_ONCE = 32  # requests to one webhook
 _WAIT_S = 60.0  # longer than any webhook may take
+_CALL = 2 * control.BYTES_OF_CHANGE  # what to connect and to ask takes of the tenants' rate
 _LARGE_BYTES = 32 * 1024  # of question and answer: more is read in a thread
 _KEPT_MAX = 4096  # kinds of requests whose webhooks are remembered
 _AUDIT = "webhook.admission.orch.io/"
@@ -51,6 +52,11 @@ _AUDIT = "webhook.admission.orch.io/"
 Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
 Result = TypeVar("Result")
 Concerned = Sequence[tuple[Hook, Name]]
+
+
+def _turns() -> Turns:
+    """To connect is costly: one in each turn of the event loop."""
+    return Turns(Bounds(seats=AT_ONCE, starts_per_turn=1, wait_s=_WAIT_S))
 
 
 class CallFailed(Exception):
@@ -66,7 +72,7 @@ class _Server:
     """The connections to a webhook, closed when it is retired and nobody waits for an answer."""
 
     transport: Transport
-    turns: Turns = field(default_factory=lambda: Turns(Bounds(seats=AT_ONCE, wait_s=_WAIT_S)))
+    turns: Turns = field(default_factory=_turns)
     asked: int = 0
     retired: bool = False
 
@@ -222,7 +228,7 @@ class AdmissionWebhooks:
         loop = asyncio.get_running_loop()
         began_s, operation = loop.time(), attempt.operation
         subject = (hook.step, hook.configuration, hook.name)
-        control.charge(control.BYTES_OF_CHANGE)  # a call takes the event loop as long as a change
+        control.charge(_CALL)
         try:
             verdict, made = await self._call(hook, name, target, attempt)
         except (CallFailed, AnswerRefused) as error:

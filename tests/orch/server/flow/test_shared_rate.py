@@ -123,10 +123,10 @@ async def test_tenants_share_the_rate_whoever_asks_for_more() -> None:
 
 @pytest.mark.slow
 @pytest.mark.looptime
-@pytest.mark.parametrize("units", [1, 10])
 @pytest.mark.parametrize(
-    ("pause_s", "most_s"), [(0.04, 0.003), (0.0, 0.3)]
-)  # its share: 36 a second
+    ("units", "pause_s", "most_s"),  # its share: 36 a second
+    [(1, 0.04, 0.003), (10, 0.04, 0.003), (40, 0.028, 0.003), (1, 0.0, 0.3), (10, 0.0, 0.3)],
+)
 async def test_a_tenant_at_its_share_hardly_waits_beside_ten_who_want_all(
     units: int, pause_s: float, most_s: float
 ) -> None:
@@ -137,7 +137,7 @@ async def test_a_tenant_at_its_share_hardly_waits_beside_ten_who_want_all(
         while loop.time() < end_s:
             await change(fixture, who, units)
 
-    greedy = [asyncio.ensure_future(want_all(who)) for who in tenants(10) for _ in range(20)]
+    greedy = [asyncio.ensure_future(want_all(who)) for who in tenants(10) for _ in range(10)]
     await asyncio.sleep(2)
     waited_s = []
     for _ in range(100):
@@ -145,6 +145,51 @@ async def test_a_tenant_at_its_share_hardly_waits_beside_ten_who_want_all(
         await asyncio.sleep(pause_s)
     await asyncio.gather(*greedy)
     assert max(waited_s) <= most_s, max(waited_s)
+
+
+@pytest.mark.looptime
+async def test_large_changes_have_their_share_beside_small_ones() -> None:
+    fixture, loop = Fixture(rate=400), asyncio.get_running_loop()
+    end_s = loop.time() + 10
+    small, large = tenants(2)
+    made = 0
+
+    async def want_large() -> None:
+        nonlocal made
+        while loop.time() < end_s:
+            await change(fixture, large, 40)
+            made += 40
+
+    large_ones = [asyncio.ensure_future(want_large()) for _ in range(5)]
+    others = await without_pause(fixture, small, 20, end_s)
+    await asyncio.gather(*large_ones)
+    assert 0.45 * 4000 <= others <= 0.55 * 4000, (made, others)
+
+
+@pytest.mark.looptime
+async def test_many_large_changes_at_once_delay_a_small_one_by_little() -> None:
+    fixture, loop = Fixture(rate=400), asyncio.get_running_loop()
+    large = [asyncio.ensure_future(change(fixture, who, 200)) for who in tenants(45)]
+    await turns()
+    assert await change(fixture, BOB, 1) <= 200 / 400 - shared_rate.BURST_S
+    for task in large:
+        task.cancel()
+    await asyncio.gather(*large, return_exceptions=True)
+    assert loop.time() < 1
+
+
+@pytest.mark.looptime
+async def test_values_and_webhooks_are_charged_beside_bytes() -> None:
+    fixture = Fixture(rate=10)
+    values = b"[" + b"0," * 31_000 + b"0]"
+    for charged in (control.size_of(values) - len(values), 20 * control.BYTES_OF_CHANGE):
+        async with fixture.seat(ANN, WRITE):
+            await control.limit_rate(lambda: 0)
+            control.charge(charged)
+        assert await change(fixture, ANN, 1) == pytest.approx(
+            2.1 - shared_rate.BURST_S, abs=2 * shared_rate.LEAD_S
+        )
+        await asyncio.sleep(5)
 
 
 @pytest.mark.looptime
