@@ -331,6 +331,7 @@ class Connection(web.RequestHandler):
         if not self.ended and self.on_end is not None:
             self.on_end()
         self.ended = True
+        self.on_end = self.on_claim = None  # both hold this: it would stay as garbage
 
     def handle_error(
         self,
