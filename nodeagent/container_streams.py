@@ -23,6 +23,7 @@ from nodeagent.runtime.base import (
     RuntimeUnavailable,
 )
 from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
+from orch.component.http import httpd
 from orch.component.streams import upgrade
 from orch.component.streams.remote_command import Wanted
 from orch.component.streams.spares import Spares
@@ -140,6 +141,8 @@ class ContainerStreams:
         user = request[IDENTITY].name
         with self._streams.place(user, user):
             to, agreement = await self._agreement(opening, method, headers)
+            # The API server asks for all tenants: the time that frames take is the namespace's.
+            httpd.connection_of(request).owner = request.match_info["namespace"]
             idle_s = self._idle_s()
             with self._spares.kept_for(to):
                 if translation is None:

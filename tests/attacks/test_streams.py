@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -30,6 +30,35 @@ MEMORY_BYTES = 48 * 2**20  # that all streams of a tenant whose clients do not r
 NODE = "streamed"
 EXEC = f"/api/v1/namespaces/{TENANT}/pods/p/exec?command=yes&stdout=1"
 AGREED = b"HTTP/1.1 101 S\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+Send = Callable[[bytes], None]
+
+
+def endless(send: Send) -> None:
+    send(AGREED)
+    while True:
+        send(bytes(65536))
+
+
+def tiny_records(send: Send) -> None:
+    send(AGREED)
+    while True:
+        send(b"x")
+
+
+def endless_head(send: Send) -> None:
+    send(b"HTTP/1.1 101 S\r\n")
+    while True:
+        send(b"X-A: " + b"a" * 8000 + b"\r\n")
+
+
+def trickled_head(send: Send) -> None:
+    for byte in b"HTTP/1.1 101 S\r\nX: " + b"a" * 300:
+        send(bytes((byte,)))
+        time.sleep(0.2)
+
+
+def rubbish(send: Send) -> None:
+    send(b"HTTP/1.1 101 S\r\nUpgrade: SPDY/3.1\r\nUpgrade\x00: h2c\r\n\r\n" + bytes(65536))
 
 
 class Agent:
@@ -38,6 +67,7 @@ class Agent:
     def __init__(self, context: ssl.SSLContext) -> None:
         self.asked: list[bytes] = []
         self.streams = 0
+        self.talk = endless  # on a stream
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self._listener.getsockname()[1]
@@ -56,11 +86,9 @@ class Agent:
                 if b"pgrade: SPDY" not in head:
                     secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
                     continue
-                secured.sendall(AGREED)
                 self.streams += 1
                 try:
-                    while True:
-                        secured.sendall(bytes(65536))
+                    self.talk(secured.sendall)
                 finally:
                     self.streams -= 1
 
@@ -106,10 +134,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Attacked, 
 
 
 def opened(
-    target: Attacked, user: str, path: str = EXEC, method: str = "POST"
+    target: Attacked, user: str, path: str = EXEC, method: str = "POST", timeout_s: float = 30
 ) -> tuple[ssl.SSLSocket, int]:
     """A connection that asked for an upgrade, of which nothing more than the status is read."""
-    connection = target.open()
+    connection = target.open(timeout_s=timeout_s)
     lines = [
         f"{method} {path} HTTP/1.1", "Host: h", f"Authorization: Bearer {harness.token(user)}",
         "Connection: Upgrade", "Upgrade: SPDY/3.1", "", "",
@@ -190,3 +218,40 @@ def reading(target: Attacked, user: str) -> None:
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         },
     )
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("talk", "answer"),
+    [(tiny_records, 101), (endless_head, 503), (trickled_head, 503), (rubbish, 503)],
+)
+def test_an_agent_that_means_harm_costs_little_beside_its_own_streams(
+    world: tuple[Attacked, Agent], talk: Callable[[Send], None], answer: int
+) -> None:
+    """Records of a byte, before they were decrypted in turns: a stall of 154 ms, a late Lease."""
+    target, agent = world
+    before, statuses, over = target.resident_bytes(), [], time.monotonic() + 8
+    agent.talk = talk
+
+    def use() -> None:
+        connection, status = opened(target, TENANT, timeout_s=60)
+        statuses.append(status)
+        with suppress(OSError), connection:
+            while status == 101 and time.monotonic() < over and connection.recv(65536):
+                pass
+
+    try:
+        with target.witnessed() as seen:
+            users = [threading.Thread(target=use) for _ in range(60)]
+            for user in users:
+                user.start()
+            for user in users:
+                user.join(60)
+            grown = target.resident_bytes() - before
+    finally:
+        agent.talk = endless
+    assert statuses == [answer] * len(users)
+    assert grown < MEMORY_BYTES, f"{grown / 2**20:.0f} MiB"
+    harness.others_served(seen)
+    harness.no_long_stall(seen)
+    eventually(lambda: agent.streams == 0, within_s=20, what="the agent's ends are closed")

@@ -18,6 +18,7 @@ from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
 from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
 from nodeagent.wiring.agent import build_streams
+from orch.component.http.intake import Intake, Receiver
 from orch.component.streams import spdy, upgrade, upstream
 from orch.wire.errors import ApiError
 from tests.conftest import Pki
@@ -151,6 +152,39 @@ async def test_what_is_no_frame_never_reaches_the_runtime(
             client.writer.write(settings[11:] + framed(b"two"))
             assert await client.reader.read() == b""
     assert got == framed(b"one")
+
+
+async def test_the_time_that_frames_take_is_that_of_the_pod_s_namespace(
+    reached: Agent, runtime: StreamingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server's address was the one payer: a flood of one tenant delayed all others. What
+    waits for its time when the client ends still arrives.
+    """
+    payers, got = set[object](), bytearray()
+    take = Intake.take
+
+    def noted(intake: Intake, receiver: Receiver) -> None:
+        payers.add(receiver.payer)
+        take(intake, receiver)
+
+    async def keep(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            got.extend(data)
+
+    monkeypatch.setattr(Intake, "take", noted)
+    runtime.talk = keep
+    frames = spdy.FrameWriter().write(spdy.Ping(1)) * 10_000
+    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
+        assert payers == {"127.0.0.1"}
+        payers.clear()
+        client.writer.write(frames)
+        await client.writer.drain()
+        client.writer.close()
+        async with asyncio.timeout(20):
+            while len(got) < len(frames):
+                await asyncio.sleep(0.01)
+    assert got == frames
+    assert payers == {"default"}
 
 
 async def test_a_stopped_pod_has_no_ports(reached: Agent) -> None:

@@ -101,6 +101,7 @@ class Connection(web.RequestHandler):
         self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
         self._heir: asyncio.Protocol | None = None  # what is received is no longer HTTP
+        self._slices_for_heir = False
         self.intakes: tuple[Intake, Intake] | None = None  # for USER and below, and for KEPT
         self._unparsed = b""
         self._is_taken = False  # by an intake, which parses
@@ -130,11 +131,14 @@ class Connection(web.RequestHandler):
         more = self._message_tail or self._messages or self._head_bytes or self._unparsed
         return not more and self.transport is not None and not self.transport.is_closing()
 
-    def hand_over(self, heir: asyncio.Protocol) -> None:
+    def hand_over(self, heir: asyncio.Protocol, *, sliced: bool) -> None:
         """From now on the heir gets what the client sends, and hears of full buffers and the end,
-        which no longer cancels the handler.
+        which no longer cancels the handler. `sliced`: in the intake's time, as what it does with
+        the bytes takes as long as parsing.
         """
         self._heir = heir
+        self._slices_for_heir = sliced
+        self._upgraded = True
         self._buffer_paused = self._reading_paused = False
         self._resume_transport_reading()
 
@@ -158,7 +162,9 @@ class Connection(web.RequestHandler):
             self._heir.resume_writing()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        return None if self._heir is None else self._heir.eof_received()
+        if self._heir is None or self._is_taken:  # the heir hears of it after what is left
+            return None
+        return self._heir.eof_received()
 
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -182,10 +188,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse it, with what is left of earlier data; or later, when the intake has time."""
-        if self._heir is not None:
-            self._heir.data_received(data)
-            return
-        is_free = self._upgraded or self.intake_for(len(data)) is None
+        is_free = not self._is_sliced or self.intake_for(len(data)) is None
         if is_free and not self._unparsed:
             self._receive(data)
             return
@@ -210,9 +213,13 @@ class Connection(web.RequestHandler):
         """Of the time for parsing: who asked last, or an address."""
         return self.network if self.owner is None else self.owner
 
+    @property
+    def _is_sliced(self) -> bool:
+        return self._slices_for_heir or not self._upgraded
+
     def parse_slice(self) -> bool:
         """Parse the next bytes; whether there are more that may be parsed now."""
-        size = len(self._unparsed) if self._upgraded else _SLICE_BYTES
+        size = _SLICE_BYTES if self._is_sliced else len(self._unparsed)
         data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
         self._receive(data)
         return bool(self._unparsed) and not (self._reading_paused or self._buffer_paused)
@@ -225,7 +232,9 @@ class Connection(web.RequestHandler):
     def release(self) -> None:
         """The intake has parsed what it may."""
         self._is_taken = False
-        if self._may_read and not self._is_read:
+        if self._heir is not None and self.transport is None:
+            self._heir.connection_lost(None)
+        elif self._may_read and not self._is_read:
             self._resume_transport_reading()
 
     def _pause_transport_reading(self) -> None:
@@ -248,6 +257,9 @@ class Connection(web.RequestHandler):
 
         Of a body that was refused little is read: whoever sends on is cut in `lingering_time`.
         """
+        if self._heir is not None:
+            self._heir.data_received(data)
+            return
         in_body = self._body is not None and not self._body.is_eof()
         if in_body and self._body is self._answered:
             self._late_bytes += len(data)
@@ -307,12 +319,13 @@ class Connection(web.RequestHandler):
         if self.slow_clients is not None:
             self.slow_clients.resumed(self)
         self._body = self._answered = None
-        self._unparsed = b""
         wanted = request is not None and request.method not in _READS and not self.only_for_client
-        if self._heir is not None:
+        if self._heir is None:
+            self._unparsed = b""
+            if task is not None and not wanted:
+                task.cancel()
+        elif not self._is_taken:
             self._heir.connection_lost(None)
-        elif task is not None and not wanted:
-            task.cancel()
         self.end()
 
     def claim(self, owner: object, rank: Rank) -> bool:
@@ -331,6 +344,7 @@ class Connection(web.RequestHandler):
         if not self.ended and self.on_end is not None:
             self.on_end()
         self.ended = True
+        self.on_end = self.on_claim = None  # both hold this: it would stay as garbage
 
     def handle_error(
         self,

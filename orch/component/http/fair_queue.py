@@ -212,6 +212,7 @@ class Deadlines:
         finally:
             self._ends.pop(task, None)
             self._late.discard(task)
+            del task  # a cancelled one holds this frame: whatever it used would stay as garbage
 
     def _end_late(self) -> None:
         """Cancel the late tasks, and set the timer for the next deadline."""

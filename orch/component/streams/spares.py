@@ -15,6 +15,7 @@ import select
 from collections.abc import Iterator
 
 from orch.component.http import tcp
+from orch.component.http.intake import Intake
 from orch.component.process import loops
 from orch.component.streams import upstream
 from orch.component.streams.upstream import (
@@ -40,10 +41,11 @@ class Spares:
         self._open: dict[Destination, Upstream] = {}  # the oldest first
         self._opening: dict[Destination, asyncio.Task[None]] = {}
         self._closed = False
+        self._intake: Intake | None = None  # of what all those servers send
 
     async def dial(self, to: Destination, method: str, target: str, headers: Headers) -> Agreement:
         """Over the spare if there is one."""
-        over = await self._take(to)
+        over = await self._take(to) or await self._connect(to)
         return await upstream.dial(to, method, target, headers, over=over)
 
     @contextlib.contextmanager
@@ -72,9 +74,14 @@ class Spares:
         tcp.abort(spare.transport)
         return None
 
+    async def _connect(self, to: Destination) -> Upstream:
+        if self._intake is None:
+            self._intake = Intake(asyncio.get_running_loop())
+        return await upstream.connect(to, self._intake)
+
     async def _add(self, to: Destination) -> None:
         try:
-            spare = await upstream.connect(to)
+            spare = await self._connect(to)
         except Unreachable as error:
             log.debug("no spare connection to %s:%d: %s", to.host, to.port, error)
             return

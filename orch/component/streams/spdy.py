@@ -13,11 +13,12 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 MAX_CONTROL_BYTES = 16 * 1024  # the payload of a control frame
-MAX_HEADERS_BYTES = 16 * 1024  # of one frame, inflated
-MAX_HEADERS = 64
+MAX_HEADERS_BYTES = 4 * 1024  # of one frame, inflated: a stream's are a few words
+MAX_HEADERS = 16  # of one frame, several of one name included
 MAX_HEADERS_BYTES_IN_ALL = 1024 * 1024  # of a connection, inflated
 MAX_DATA_BYTES = 2**24 - 1  # of one frame
 
@@ -288,7 +289,10 @@ class FrameReader:
         self._headers_bytes += len(plain)
         if self._headers_bytes > self._most_headers_bytes:
             raise SpdyError(f"a connection has over {self._most_headers_bytes} bytes of headers")
-        return tuple(_pairs(plain))
+        pairs = tuple(islice(_pairs(plain), MAX_HEADERS + 1))
+        if len(pairs) > MAX_HEADERS:
+            raise SpdyError(f"a frame has over {MAX_HEADERS} values of headers")
+        return pairs
 
 
 class FrameGuard:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from orch.component.http import tcp
 from orch.component.process.loops import Backoff
@@ -19,11 +20,19 @@ _LOOK_S, _LAST_LOOK_S = 0.01, 1.0  # at whether it has arrived: ever less often
 HELD_BYTES = 64 * 1024  # about, by the side that its client does not see
 
 
+class Source(Protocol):
+    """What is read."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
 @dataclass(slots=True)
 class _Side:
     """What a splice knows of one of its two connections."""
 
     transport: asyncio.Transport
+    source: Source
     is_half_closed: bool = False  # it has sent its last
     is_lost: bool = False
     is_full: bool = False  # it does not take what it is sent
@@ -56,19 +65,25 @@ CLIENT, UPSTREAM = 0, 1
 
 
 class Splice:
-    """`ends` are to become the protocols of the two transports, client and upstream.
+    """`ends` are to become the protocols of the two transports, client and upstream; `source` is
+    what the client's bytes come from, if not its transport.
 
     `run` returns when both are closed. It is cut when nothing was sent for `idle_s` seconds, unless
     that is 0.
     """
 
     def __init__(
-        self, client: asyncio.Transport, upstream: asyncio.Transport, *, idle_s: float
+        self,
+        client: asyncio.Transport,
+        upstream: asyncio.Transport,
+        *,
+        idle_s: float,
+        source: Source | None = None,
     ) -> None:
         self.ends = End(self, CLIENT), End(self, UPSTREAM)
         self.why = ""  # it ended, for the log
         self.admit: Callable[[bytes], bytes] | None = None  # of what the client sends, what passes
-        self._sides = _Side(client), _Side(upstream)
+        self._sides = _Side(client, source or client), _Side(upstream, upstream)
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
         self._used_s = self._loop.time()
@@ -156,6 +171,6 @@ def _set_reading(side: _Side, *, paused: bool) -> None:
     if side.is_lost or side.transport.is_closing():
         return
     if paused:
-        side.transport.pause_reading()
+        side.source.pause_reading()
     else:
-        side.transport.resume_reading()
+        side.source.resume_reading()

@@ -25,7 +25,7 @@ PREFIX = "SPDY/3.1+"
 UPSTREAM_PROTOCOL = "portforward.k8s.io"  # what the runtime's server is asked for
 PROTOCOLS = (PREFIX + UPSTREAM_PROTOCOL,)
 _READ_BYTES = 64 * 1024
-_CHECKED_BYTES = 16 * 1024  # in one turn of the event loop: they may be thousands of frames
+_CHECKED_BYTES = 4 * 1024  # in one turn: they may be hundreds of frames
 
 
 class End(NamedTuple):
@@ -82,7 +82,7 @@ async def _to_upstream(socket: ClientSocket, writer: ByteWriter) -> End:
             for start in range(0, len(message.data), _CHECKED_BYTES):
                 writer.write(guard.admit(message.data[start : start + _CHECKED_BYTES]))
                 await writer.drain()
-                await asyncio.sleep(0)
+                await socket.take_turn(websocket.MESSAGES_PER_TURN)
         except SpdyError as error:
             return End(WSCloseCode.PROTOCOL_ERROR, str(error))
         except OSError as error:

@@ -186,10 +186,11 @@ class Streams:
             tcp.abort(agreement.transport)
             connection.close()
             raise bad_request("nothing may be sent before the upgrade is agreed to")
-        splice = Splice(connection.transport, agreement.transport, idle_s=idle_s)
-        if guarded and request.headers["Upgrade"].lower() == SPDY:
+        splice = Splice(connection.transport, agreement.transport, idle_s=idle_s, source=connection)
+        guarded = guarded and request.headers["Upgrade"].lower() == SPDY
+        if guarded:
             splice.admit = _guard(splice.cut)
-        connection.hand_over(splice.ends[CLIENT])
+        connection.hand_over(splice.ends[CLIENT], sliced=guarded)
         connection.sending_bytes = HELD_BYTES
         allow_pauses(request)
         with self._cut_by(splice.cut, agreement):

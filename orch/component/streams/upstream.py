@@ -10,11 +10,13 @@ import asyncio
 import re
 import ssl
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 
 from orch.component.http import tcp
+from orch.component.http.intake import Intake
+from orch.component.http.paced_socket import PacedSocket
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0  # the runtime looks at the container first
@@ -190,17 +192,27 @@ def streams_of(agreement: Agreement) -> Ends:
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-async def connect(to: Destination) -> Upstream:
-    """An open connection, handshake included; Unreachable."""
-    loop = asyncio.get_running_loop()
+async def connect(to: Destination, intake: Intake | None = None) -> Upstream:
+    """An open connection, handshake included; Unreachable. Over TLS, what comes is decrypted in
+    the intake's time, which servers share by their addresses.
+    """
+    loop, upstream = asyncio.get_running_loop(), Upstream()
+    transport: asyncio.Transport | None = None
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            transport, upstream = await loop.create_connection(
-                Upstream, to.host, to.port, ssl=to.tls, server_hostname=to.name
-            )
+            transport, _ = await loop.create_connection(lambda: upstream, to.host, to.port)
+            if to.tls is not None:
+                paced: Any = PacedSocket(transport, lambda: to.host, lambda _: intake)
+                name = to.name or to.host
+                secured = await loop.start_tls(paced, upstream, to.tls, server_hostname=name)
+                if secured is None:
+                    raise ConnectionError("it ended the connection")
+                upstream.connection_made(secured)
     except TimeoutError as error:
+        tcp.abort(transport)
         raise Unreachable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
     except OSError as error:
+        tcp.abort(transport)
         raise Unreachable(error.strerror or str(error)) from error
     tcp.notice_dead_peer(transport.get_extra_info("socket"))
     return upstream

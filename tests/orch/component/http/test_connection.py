@@ -4,6 +4,7 @@ Source of the table: the framing battery of the HTTP reference notes (section 3)
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -315,6 +316,18 @@ async def test_nothing_of_a_request_is_kept_once_it_is_answered(
     assert (await served.send(head + b"abc")).endswith(b"handled")
     ((request, response),) = kept
     assert (dict(request), request._read_bytes, response._body) == ({}, None, None)
+
+
+async def test_nothing_of_a_connection_waits_for_garbage_collection(served: Served) -> None:
+    gc.collect()  # those of other tests
+    gc.disable()
+    try:
+        await served.send(b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        async with asyncio.timeout(5):
+            while any(isinstance(one, Connection) for one in gc.get_objects()):
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
 
 
 async def test_an_answer_that_is_not_read_is_kept_small_and_cut(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -170,3 +172,30 @@ async def test_work_falls_into_turns_of_the_loop_and_its_owners_rotate() -> None
     assert len({turn for _, turn in done}) == len(tasks)
     async with asyncio.timeout(1):
         await turns.take("a")
+
+
+async def test_who_gives_up_waiting_leaves_no_garbage() -> None:
+    """What the cancelled task held was there until the next collection: megabytes of messages."""
+
+    class Held:
+        pass
+
+    queue, flow = FairQueue(Bounds(seats=1)), Flow()
+    await queue.enter(flow)
+
+    async def wait(_held: Held) -> None:
+        await queue.enter(flow)
+
+    held = Held()
+    seen = weakref.ref(held)
+    task = asyncio.ensure_future(wait(held))
+    del held
+    await asyncio.sleep(0)
+    gc.disable()
+    try:
+        task.cancel()
+        await asyncio.wait((task,))
+        del task
+        assert seen() is None
+    finally:
+        gc.enable()

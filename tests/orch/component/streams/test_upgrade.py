@@ -12,7 +12,7 @@ from aiohttp import web
 
 from orch.component.http.httpd import HttpServer, api_errors, connection_of
 from orch.component.http.slow_clients import SlowClients
-from orch.component.streams import upgrade
+from orch.component.streams import spdy, upgrade
 from orch.component.streams.upgrade import Bounds, Streams
 from orch.component.streams.upstream import Destination, dial
 from orch.wire.errors import ApiError
@@ -32,6 +32,7 @@ class Front:
     streams: Streams = field(default_factory=lambda: Streams(Bounds(3, 4)))
     statuses: list[int] = field(default_factory=list)
     slow_clients: SlowClients = field(default_factory=lambda: SlowClients("front"))
+    guarded: bool = False
     before: Callable[[web.Request], Awaitable[None]] | None = None
     port: int = 0
 
@@ -43,7 +44,7 @@ class Front:
             agreement = await dial(to, request.method, request.path_qs, headers)
             if self.before is not None:
                 await self.before(request)
-            response = await self.streams.carry(request, agreement, idle_s=0)
+            response = await self.streams.carry(request, agreement, idle_s=0, guarded=self.guarded)
         self.statuses.append(response.status)
         return response
 
@@ -264,6 +265,33 @@ async def test_what_was_sent_before_the_end_still_arrives(front: Front) -> None:
         await asyncio.sleep(0.3)  # the reader is slow
         async with asyncio.timeout(10):
             assert len(await client.reader.read(-1)) == 5_000_000
+
+
+async def test_frames_are_judged_in_slices_and_all_that_was_sent_arrives(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 KiB that had waited in each of many connections were judged in one turn of the loop."""
+    sizes, got = [], bytearray()
+    admit = spdy.FrameGuard.admit
+
+    def judged(guard: spdy.FrameGuard, data: bytes) -> bytes:
+        sizes.append(len(data))
+        return admit(guard, data)
+
+    async def keep(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            got.extend(data)
+
+    monkeypatch.setattr(spdy.FrameGuard, "admit", judged)
+    front.guarded, front.behind.talk = True, keep
+    frames = spdy.FrameWriter().write(spdy.Ping(1)) * 20_000
+    async with upgraded(front.port, "POST /x") as client:
+        client.writer.write(frames)
+        await client.writer.drain()
+        client.writer.write_eof()
+        await until(lambda: len(got) == len(frames))
+    assert got == frames
+    assert max(sizes) <= 4096
 
 
 async def test_half_an_end_leaves_the_other_half(front: Front) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -106,6 +107,47 @@ async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> 
             pongs += (await socket.receive(30)).type is WSMsgType.PONG
     assert len(in_turn) == 1000
     assert max(Counter(in_turn).values()) <= websocket.MESSAGES_PER_TURN
+
+
+async def test_what_a_server_sends_in_tiny_messages_leaves_turns_to_others() -> None:
+    """A program that writes single bytes: sixty of them took 600 ms of a turn."""
+    turns, in_turn = 0, list[int]()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def give(socket: ClientSocket) -> None:
+        counting = loops.spawn(count_turns(), name="turns")
+        for _ in range(1000):
+            await socket.send(b"x")
+            in_turn.append(turns)
+        await loops.cancel(counting)
+
+    async with talking(give) as socket:
+        for _ in range(1000):
+            assert (await socket.receive(30)).data == b"x"
+    assert max(Counter(in_turn).values()) <= 2 * websocket.MESSAGES_PER_TURN
+
+
+async def test_few_messages_wait_for_who_does_not_receive() -> None:
+    """There were 4,096 of each connection, through which garbage collection took 150 ms."""
+    over = asyncio.Event()
+
+    async def wait(_: ClientSocket) -> None:
+        await over.wait()
+
+    most = 0
+    async with talking(wait) as socket:
+        for _ in range(3000):
+            await socket.send_bytes(b"")
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            most = max(most, sum(type(one) is aiohttp.WSMessage for one in gc.get_objects()))
+        over.set()
+    assert 0 < most < 300
 
 
 async def test_a_client_is_told_why_its_socket_is_closed() -> None:
