@@ -169,6 +169,22 @@ def test_a_pod_takes_no_more_of_its_agent_than_others_do(
     assert cluster.ready_condition()["status"] == "True"
 
 
+def test_pods_that_show_thousands_of_files_keep_none_from_starting(
+    cluster: LocalCluster, tenant: Tenant, ask: Ask
+) -> None:
+    """Each is written anew for as long as another object is not there, and takes seconds."""
+    keys = {f"k{number}": "x" for number in range(15_000)}
+    made = {"metadata": {"name": "files"}, "data": keys}
+    ask("POST", "/api/v1/namespaces/default/configmaps", made, 201)
+    for number in range(20):
+        names = {"a": "files", "b": "missing"}
+        volumes = [{"name": v, "configMap": {"name": name}} for v, name in names.items()]
+        assert tenant.post(pod(f"files-{number}", volumes=volumes)) == ""
+    took_s = [neighbours_pod_starts(cluster, ask, f"few-{number}") for number in range(3)]
+    assert max(took_s) < 15, took_s
+    assert cluster.ready_condition()["status"] == "True"
+
+
 def test_pods_that_the_node_refuses_keep_none_from_starting(
     cluster: LocalCluster, tenant: Tenant, ask: Ask
 ) -> None:

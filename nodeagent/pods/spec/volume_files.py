@@ -8,7 +8,7 @@ belongs to the user that all containers of the pod run as, if it is one, and nob
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -36,6 +36,7 @@ _PRIVATE = 0o600  # of a token
 MAX_FILES, MAX_BYTES = 20_000, 64 << 20  # of all volumes of a pod
 MAX_IN_MEMORY = 128 << 20  # bytes of a namespace's pods on one node
 _PATH_MAX = 1024  # bytes
+_PAGE_BYTES, _INODE_BYTES = 4096, 2048  # in memory; the latter with its name and the link to it
 _SHOWN = 100
 
 
@@ -56,16 +57,15 @@ class FileRoom:
         self.in_memory_bytes = 0
         self._files, self._bytes = MAX_FILES, MAX_BYTES
 
-    def take(self, content: bytes) -> bytes:
-        """The content of one more file. SpecError when there is no room for it."""
-        self._files -= 1
-        self._bytes -= len(content)
+    def take(self, files: int, size_bytes: int = 0) -> None:
+        """Count more files, or directories. SpecError when there is no room for them."""
+        self._files -= files
+        self._bytes -= size_bytes
         if self._files < 0 or self._bytes < 0:
             raise SpecError(
-                f"the volumes of the pod show more than {MAX_FILES} files, or {MAX_BYTES >> 20} MiB"
-                " of objects, fields and tokens; show fewer"
+                f"the volumes of the pod show more than {MAX_FILES} files and directories,"
+                f" or {MAX_BYTES >> 20} MiB of objects, fields and tokens; show fewer"
             )
-        return content
 
 
 class MemoryShares:
@@ -115,10 +115,31 @@ def files(
     chosen: dict[str, VolumeFile] = {}
     for source in projected.sources or ():
         for file in _files_of(pod, source, projected.defaultMode, objects, allocatable):
-            room.take(file.content)
+            room.take(1, len(file.content))
             chosen[file.path] = file
     _require_apart(chosen)
+    room.take(len(_directories(chosen)))
     return list(chosen.values())
+
+
+def in_memory_bytes(files: Sequence[VolumeFile]) -> int:
+    """What they take of memory where that is their disk: whole pages, inodes and names."""
+    pages = sum(-(-len(file.content) // _PAGE_BYTES) for file in files)
+    inodes = len(files) + len(_directories(file.path for file in files))
+    return pages * _PAGE_BYTES + inodes * _INODE_BYTES
+
+
+def _directories(paths: Iterable[str]) -> set[str]:
+    """Those that the files are in; not all where there are more than MAX_FILES: a path has 500."""
+    found = set[str]()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+        if len(found) > MAX_FILES:
+            break
+    return found
 
 
 def _require_apart(paths: Iterable[str]) -> None:
@@ -205,7 +226,7 @@ def _file(
     if len(item.path.encode(errors="replace")) > _PATH_MAX:
         raise SpecError(f"path {item.path[:_SHOWN]!r} has more than {_PATH_MAX} bytes")
     path = PurePosixPath(item.path)
-    if not path.parts or path.is_absolute() or ".." in path.parts or item.path.startswith(".."):
+    if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0].startswith(".."):
         raise SpecError(f"path {item.path!r} must be relative, without '..', and not begin with it")
     if "\0" in item.path:
         raise SpecError(f"path {item.path!r} must not contain NUL")

@@ -72,6 +72,7 @@ def _set_mode(opened: int, mode: int, path: Path) -> None:
 
 DATA = "..data"
 _NEW_DATA = "..data_new"
+_NEW_LINK = "..link_new"
 
 
 def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = None) -> bool:
@@ -96,9 +97,11 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         with contextlib.suppress(OSError):  # left behind, each retry would fill the disk further
             descriptors.remove_tree(made)
         raise
-    for name in _top_names(files):
-        _link(directory, name)
-    _clear(directory, files)
+    try:
+        for name in _top_names(files):
+            _link(directory, name)
+    finally:  # likewise
+        _clear(directory, files)
     return True
 
 
@@ -140,7 +143,7 @@ def _link(directory: Path, name: str) -> None:
     with contextlib.suppress(OSError):
         if os.readlink(path) == target:
             return
-    unfinished = directory / f"..{name}.link"[:255]
+    unfinished = directory / _NEW_LINK
     unfinished.unlink(missing_ok=True)
     unfinished.symlink_to(target)
     if path.is_dir() and not path.is_symlink():

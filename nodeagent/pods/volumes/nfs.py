@@ -12,6 +12,7 @@ import errno
 import ipaddress
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -52,6 +53,15 @@ class Share:
 
     def __str__(self) -> str:
         return f"{self.address}:{self.path}"
+
+
+def address_of(server: str) -> str:
+    """The IP address of a server that is given by name. ValueError."""
+    try:
+        found = socket.getaddrinfo(server, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"nfs.server {server!r} has no address: {error}") from error
+    return str(found[0][4][0]).partition("%")[0]
 
 
 def parse(text: bytes) -> Share:

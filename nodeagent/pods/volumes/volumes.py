@@ -14,7 +14,6 @@ import errno
 import functools
 import logging
 import os
-import socket
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from nodeagent.pods.volumes.mounts import MountDenied, MountError, Mounts, OwnMo
 from nodeagent.pods.volumes.nfs import NoAnswer, Share
 from nodeagent.pods.volumes.subpaths import SubPathError
 from nodeagent.runtime.base import Mount
+from orch.component.http.fair_queue import Bounds, Turns
 from orch.component.process import loops
 from orch.component.process.threads import run_in_thread
 from orch.wire import quantity
@@ -105,6 +105,7 @@ _KINDS = {
 _SUB_PATHS = "volume-subpaths"
 _SETGID_DIRECTORY = 0o2777
 _REMOVALS = 2  # at once: a million files take long, and others need the agent's few threads
+_MAKING = Bounds(seats=4, seats_per_flow=2, wait_s=60.0)  # so do 20,000; a flow is a namespace
 MAX_MOUNTS = 256  # of a pod: the kernel bounds those of the whole node, by 100,000
 
 
@@ -131,6 +132,7 @@ class VolumeStore:
         self._mounting = mounting or OwnMounts()
         self._secrets_on_disk = False
         self._shares = volume_files.MemoryShares()
+        self._turns = Turns(_MAKING)
         self._removals = asyncio.Semaphore(_REMOVALS)
         self._under_way: dict[str, set[asyncio.Task[Any] | None]] = {}  # by uid of the pod
 
@@ -140,9 +142,15 @@ class VolumeStore:
     async def prepare(self, pod: Pod, data: ProjectedData | None = None) -> dict[str, str]:
         """Create missing volumes, update files; volume name → path on the host. VolumeError."""
         work = functools.partial(self._prepare, pod, data or ProjectedData())
-        waits = any(volume.nfs for volume in pod.spec.volumes or ())
         name, uid = f"make the volumes of {pod.key}", pod.metadata.uid or ""
-        return await self._in_thread(uid, work, name, waits=waits)
+        if any(volume.nfs for volume in pod.spec.volumes or ()):
+            return await self._in_thread(uid, work, name, waits=True)
+        try:
+            async with self._turns.hold(pod.metadata.namespace):
+                return await self._in_thread(uid, work, name, waits=False)
+        except TimeoutError:
+            text = f"too many volumes are made in namespace {pod.metadata.namespace}, retrying"
+            raise VolumeError(text) from None
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -262,7 +270,7 @@ class VolumeStore:
             return self._share(path, volume.nfs)
         files = volume_files.files(pod, volume, data.objects, data.allocatable, room)
         if volume.secret is not None or volume.projected is not None:
-            room.in_memory_bytes += sum(len(file.content) for file in files)
+            room.in_memory_bytes += volume_files.in_memory_bytes(files)
             self._shares.hold(uid, pod.metadata.namespace or "", room.in_memory_bytes)
             self._mount_in_memory(path)
         directories.write(path, files, group=group)
@@ -304,7 +312,7 @@ class VolumeStore:
             nfs.require_answer(str(place))
             return str(path)
         directories.make(place)
-        share = Share(_address(volume.server), volume.path, bool(volume.readOnly))
+        share = Share(nfs.address_of(volume.server), volume.path, bool(volume.readOnly))
         self._mounting.nfs(place, share)
         return str(path)
 
@@ -362,15 +370,6 @@ def _is_own(pod_dir: Path, mount: kernel_mounts.MountPoint) -> bool:
     kinds = nfs.FILESYSTEMS if below[1:2] == (nfs.KIND,) else ("tmpfs", "hugetlbfs")
     is_volume = mount.filesystem in kinds and below[:1] == ("volumes",) and len(below) == 3
     return is_volume or (below[:1] == (_SUB_PATHS,) and len(below) in (2, 3))
-
-
-def _address(server: str) -> str:
-    """The IP address of a server that is given by name. ValueError."""
-    try:
-        found = socket.getaddrinfo(server, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ValueError(f"nfs.server {server!r} has no address: {error}") from error
-    return str(found[0][4][0]).partition("%")[0]
 
 
 def _require_few_mounts(pod: Pod) -> None:

@@ -53,7 +53,7 @@ class Flow:
     def __init__(self) -> None:
         self.executing = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
-        self.turn = 0  # in which the last one started
+        self.turn = 0  # in which the last one starts
         self.started = 0  # in that turn
 
 
@@ -67,14 +67,17 @@ class FairQueue:
         self._waits: deque[Flow] = deque()  # the flows of which some wait; the next one first
         self._deadlines = Deadlines(bounds.wait_s)
         self._turn = 1
-        self._started = 0
+        self._started = 0  # in this turn
+        self._let_in = 0  # of those who waited, to start in the next one
         self._turning = False  # the end of this turn will be noticed
 
     def try_enter(self, flow: Flow) -> bool:
         """Take a seat, if that needs no waiting."""
-        if flow.waiting or self._is_full() or not self._has_room(flow):
+        full = self._is_full(self._started)
+        if flow.waiting or full or not self._has_room(flow, self._turn):
             return False
-        self._start(flow)
+        self._started += 1
+        self._start(flow, self._turn)
         return True
 
     async def enter(self, flow: Flow) -> None:
@@ -99,7 +102,7 @@ class FairQueue:
         self.executing -= 1
         flow.executing -= 1
         if self._waits:
-            self._let_in()
+            self._let_some_in()
 
     def _give_up(self, flow: Flow, waiter: asyncio.Future[None]) -> None:
         if waiter.done() and not waiter.cancelled():  # let in at the same moment
@@ -110,41 +113,48 @@ class FairQueue:
             if not flow.waiting:
                 self._waits.remove(flow)
 
-    def _is_full(self) -> bool:
-        return self.executing >= self.bounds.seats or self._started >= self.bounds.starts_per_turn
+    def _is_full(self, starts: int) -> bool:
+        """`starts`: those of the turn in question."""
+        return self.executing >= self.bounds.seats or starts >= self.bounds.starts_per_turn
 
-    def _has_room(self, flow: Flow) -> bool:
-        paced = flow.turn == self._turn and flow.started >= self.bounds.starts_per_flow
+    def _has_room(self, flow: Flow, turn: int) -> bool:
+        paced = flow.turn >= turn and flow.started >= self.bounds.starts_per_flow
         return not paced and flow.executing < self.bounds.seats_per_flow
 
-    def _start(self, flow: Flow) -> None:
+    def _start(self, flow: Flow, turn: int) -> None:
         self.executing += 1
         flow.executing += 1
-        self._started += 1
-        flow.started = flow.started + 1 if flow.turn == self._turn else 1
-        flow.turn = self._turn
+        flow.started = flow.started + 1 if flow.turn >= turn else 1
+        flow.turn = max(flow.turn, turn)
+        self._notice_turn()
+
+    def _notice_turn(self) -> None:
         if not self._turning:
             self._turning = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._begin_turn)
 
-    def _next_turn(self) -> None:
+    def _begin_turn(self) -> None:
+        """Before those start in it who were let in during the last."""
         self._turning = False
         self._turn += 1
-        self._started = 0
+        self._started, self._let_in = self._let_in, 0
+        if self._started:
+            self._notice_turn()
         if self._waits:
-            self._let_in()
+            self._let_some_in()
 
-    def _let_in(self) -> None:
-        """Start what may start now, one of each flow after the other."""
-        passed_over = 0
-        while passed_over < len(self._waits) and not self._is_full():
+    def _let_some_in(self) -> None:
+        """Let in who may start in the next turn, one of each flow after the other."""
+        passed_over, turn = 0, self._turn + 1
+        while passed_over < len(self._waits) and not self._is_full(self._let_in):
             flow = self._waits.popleft()
-            if self._has_room(flow):
+            if self._has_room(flow, turn):
                 passed_over = 0
                 self.waiting -= 1
                 waiter = flow.waiting.popleft()
                 if not waiter.done():  # cancelled, and not yet noticed by its task
-                    self._start(flow)
+                    self._let_in += 1
+                    self._start(flow, turn)
                     waiter.set_result(None)
             else:
                 passed_over += 1

@@ -40,7 +40,6 @@ class PacedSocket(asyncio.BufferedProtocol):
         self._is_taken = False  # by an intake
         self._is_held = False  # by it
         self._is_wanted = True  # by TLS: that the socket is read
-        self.write = transport.write
 
     def __getattr__(self, name: str) -> Any:
         """All else of the transport."""
@@ -52,6 +51,13 @@ class PacedSocket(asyncio.BufferedProtocol):
         assert isinstance(protocol, asyncio.BufferedProtocol)  # noqa: S101 - asyncio's TLS is
         self._tls = protocol
         self._transport.set_protocol(self)
+
+    def write(self, data: bytes) -> None:
+        """TLS hears one turn of the loop late that the socket is lost, and asyncio would log each
+        answer that is written until then.
+        """
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def pause_reading(self) -> None:
         self._is_wanted = False

@@ -8,7 +8,7 @@ share parts with one another: none may be changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -210,21 +210,28 @@ def parse(data: Any) -> FieldSet:
     """A set that a client wrote, its elements as this module writes them; kinds of elements not
     known here are left out. ValueError.
     """
-    if not isinstance(data, dict):
-        raise ValueError("must be an object")
+    return _parsed([data])
+
+
+def _parsed(forms: Sequence[Any]) -> FieldSet:
+    """Of all forms in which an element was written, each read once."""
     result: FieldSet = {}
-    for name, below in data.items():
-        if name == SELF:
-            result[SELF] = NOTHING
-            continue
-        element = _parsed_element(name)
-        if element is None:
-            continue
-        inside = parse(below)
-        if below and not inside:  # only what is not known here
-            continue
-        before = result.get(element)
-        result[element] = inside if before is None else _union(before, inside)
+    inside: dict[str, list[Any]] = {}
+    for data in forms:
+        if not isinstance(data, dict):
+            raise ValueError("must be an object")
+        for name, below in data.items():
+            element = SELF if name == SELF else _parsed_element(name)
+            if element == SELF:
+                result[SELF] = NOTHING
+            elif element is not None:
+                inside.setdefault(element, []).append(below)
+    for element, written in inside.items():
+        below = _parsed(written)
+        if not all(written):  # the element itself belongs, too
+            result[element] = {SELF: NOTHING, **below} if below else NOTHING
+        elif below:  # else only what is not known here
+            result[element] = below
     return result
 
 

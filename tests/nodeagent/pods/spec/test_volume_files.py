@@ -10,6 +10,7 @@ import pytest
 from nodeagent.pods.spec import references, volume_files
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import NotThere, ObjectData, Reference, TokenReference
+from nodeagent.pods.spec.volume_files import VolumeFile
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 
@@ -82,11 +83,14 @@ BAD: list[tuple[dict[str, Any], references.Objects, type[Exception], str]] = [
         SpecError,
         "must be relative",
     ),
-    (
-        {"configMap": {"name": "c", "items": [{"key": "a", "path": "..data"}]}},
-        OBJECTS,
-        SpecError,
-        "not begin with it",
+    *(
+        (
+            {"configMap": {"name": "c", "items": [{"key": "a", "path": path}]}},
+            OBJECTS,
+            SpecError,
+            "not begin with it",
+        )
+        for path in ("..data", "./..data", "./..x/y")
     ),
     ({"configMap": {"name": "c", "defaultMode": 0o1000}}, OBJECTS, SpecError, "mode 512 is not"),
     (
@@ -129,22 +133,33 @@ def shown_often(times: int, of: dict[str, Any]) -> dict[str, Any]:
     return {"projected": {"sources": [{kind: {"name": "c", "items": items}}]}}
 
 
+def deep(times: int) -> dict[str, Any]:
+    """Each file in 512 directories of its own."""
+    items = [{"key": "a", "path": f"{number:02}/{'d/' * 510}f"} for number in range(times)]
+    return {"configMap": {"name": "c", "items": items}}
+
+
 MANY: list[tuple[dict[str, Any], references.Objects]] = [
     (shown_often(65, {"key": "a"}), {CONFIG: ObjectData({"a": b"x" * 2**20})}),
     (shown_often(20_001, {"key": "a"}), {CONFIG: ObjectData({"a": b""})}),
+    (deep(40), {CONFIG: ObjectData({"a": b""})}),
     (shown_often(300, {"fieldRef": {"fieldPath": "metadata.annotations"}}), {}),
 ]
 
 
-@pytest.mark.parametrize(("volume", "objects"), MANY, ids=["bytes", "files", "annotations"])
+@pytest.mark.parametrize(
+    ("volume", "objects"), MANY, ids=["bytes", "files", "directories", "annotations"]
+)
 def test_what_is_shown_again_and_again_is_bounded(
     volume: dict[str, Any], objects: references.Objects
 ) -> None:
-    """A pod of 3 MiB asked for 6 GB in memory, or for 1.5 GB of its annotations."""
+    """A pod of 3 MiB asked for 6 GB in memory, or for 1.5 GB of its annotations, or for one and a
+    half million directories.
+    """
     shown = pod(volumes=[{"name": "v", **volume}])
     shown.metadata.annotations = {"a": "x" * 250_000}
     [record] = shown.spec.volumes or []
-    with pytest.raises(SpecError, match="show more than 20000 files, or 64 MiB"):
+    with pytest.raises(SpecError, match="show more than 20000 files and directories, or 64 MiB"):
         volume_files.files(shown, record, objects, {})
 
 
@@ -153,6 +168,12 @@ def test_a_path_that_no_file_can_have_is_refused_at_once(path: str) -> None:
     item = {"key": "a", "path": path}
     with pytest.raises(SpecError, match="path"):
         made({"configMap": {"name": "c", "items": [item]}})
+
+
+def test_small_files_take_whole_pages_of_memory_and_inodes() -> None:
+    """15,000 of one byte took 82 MB, and counted as 15 kB."""
+    files = [VolumeFile(f"d/{number}", b"x" * number, 0o644) for number in range(10)]
+    assert volume_files.in_memory_bytes(files) == 9 * 4096 + (10 + 1) * 2048
 
 
 def test_files_that_lie_deep_or_side_by_side_are_told_apart_in_linear_time() -> None:

@@ -72,6 +72,33 @@ def test_files_that_cannot_be_put_in_place_do_not_stay(
     assert shown(tmp_path) == {"a": "old"}
 
 
+def test_files_that_cannot_be_linked_to_leave_one_set_however_often_it_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try left all files of a volume behind."""
+    link = Path.symlink_to
+
+    def refuse(path: Path, target: str) -> None:
+        if target == "..data/b":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        link(path, target)
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left"):
+            directories.write(tmp_path, [file("a"), file("b")])
+    assert set(os.listdir(tmp_path)) - {"a"} == {"..data", os.readlink(tmp_path / "..data")}
+    monkeypatch.undo()
+    assert directories.write(tmp_path, [file("a"), file("b")])
+    assert shown(tmp_path) == {"a": "x", "b": "x"}
+
+
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path) -> None:
+    files = [file("é" * 127), file("a" * 255), file("a" * 254 + "b")]
+    assert directories.write(tmp_path, files)
+    assert shown(tmp_path) == {one.path: "x" for one in files}
+
+
 def test_a_mode_that_changed_is_a_change(tmp_path: Path) -> None:
     directories.write(tmp_path, [file("a")])
     assert directories.write(tmp_path, [file("a", mode=0o400)])

@@ -14,7 +14,7 @@ import pytest
 from nodeagent import descriptors
 from nodeagent.pods.spec import volume_files
 from nodeagent.pods.spec.references import ObjectData, Reference
-from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes import directories, kernel_mounts
 from nodeagent.pods.volumes.mounts import MountDenied, MountError
 from nodeagent.pods.volumes.nfs import Share
 from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError, VolumeStore
@@ -97,6 +97,33 @@ async def test_removing_many_large_pods_leaves_threads_for_others(
         go_on.set()
         await asyncio.gather(*removals)
     assert sorted(begun) == sorted(uids) and await store.uids() == []
+
+
+async def test_making_many_large_volumes_leaves_threads_for_others(
+    store: VolumeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 pods that showed one object of 15,000 keys kept all others from starting."""
+    go_on, begun = threading.Event(), list[str]()
+
+    def write_slowly(path: Path, *_: object, **__: object) -> None:
+        begun.append(path.parents[2].name)
+        go_on.wait(30)
+
+    monkeypatch.setattr(directories, "write", write_slowly)
+    shown = {"downwardAPI": {"items": []}}
+    pods = [named(pod(volumes=[{"name": "v", **shown}]), f"p{n}", f"u{n}") for n in range(50)]
+    pods[49].metadata.namespace = "other"
+    making = [asyncio.ensure_future(store.prepare(one)) for one in pods]
+    try:
+        async with asyncio.timeout(20):
+            while "u49" not in begun:
+                await asyncio.sleep(0.01)
+            await asyncio.gather(*(asyncio.to_thread(int) for _ in range(50)))
+        assert sorted(begun) == ["u0", "u1", "u49"]
+    finally:
+        go_on.set()
+        await asyncio.gather(*making)
+    assert len(begun) == 50
 
 
 @pytest.mark.parametrize("secrets", [100, 101])
@@ -399,15 +426,16 @@ async def test_the_volumes_of_one_pod_are_bounded_together(tmp_path: Path) -> No
     assert not list(tmp_path.glob("pods/*/volumes/configmap/w/*"))
 
 
+@pytest.mark.parametrize(("count", "size_bytes"), [(15, 2**17), (300, 1)])
 async def test_a_namespace_has_a_share_of_the_memory_that_secrets_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, size_bytes: int
 ) -> None:
-    """It is the agent's: eight pods of 64 MiB would have it end."""
+    """It is the agent's: eight pods of 64 MiB would have it end, or of 15,000 files."""
     monkeypatch.setattr(volume_files, "MAX_IN_MEMORY", 4 << 20)
     store = VolumeStore(str(tmp_path), FakeMounts())
-    items = [{"key": "k", "path": str(number)} for number in range(15)]
+    items = [{"key": "k", "path": str(number)} for number in range(count)]
     secret = {"secret": {"secretName": "s", "items": items}}
-    large = ProjectedData(objects={Reference("Secret", "s"): ObjectData({"k": b"x" * 2**17})})
+    large = ProjectedData(objects={Reference("Secret", "s"): ObjectData({"k": bytes(size_bytes)})})
     pods = [named(pod(volumes=[{"name": "v", **secret}]), f"p{n}", f"u{n}") for n in range(4)]
     pods[3].metadata.namespace = "other"
     for one in (*pods[:2], pods[0], pods[3]):

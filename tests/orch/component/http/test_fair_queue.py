@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -99,6 +100,22 @@ async def test_those_beyond_the_pace_start_in_the_next_turns(lines: list[Line]) 
     assert sorted(line.entered) == ["a", "b"]
     await turns()
     assert sorted(line.entered) == ["a"] * 4 + ["b"]
+
+
+async def test_those_let_in_and_those_who_enter_at_once_share_the_starts_of_a_turn() -> None:
+    queue, started, turn = FairQueue(Bounds(starts_per_turn=2)), Counter[int](), 0
+
+    async def enter() -> None:
+        await queue.enter(Flow())
+        started[turn] += 1
+
+    tasks = [asyncio.ensure_future(enter()) for _ in range(4)]  # of whom two wait
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        turn += 1
+        if turn == 2:  # when those start
+            tasks += [asyncio.ensure_future(enter()) for _ in range(2)]
+    assert max(started.values()) == 2
 
 
 async def test_a_flow_that_waits_is_not_overtaken_by_its_own(lines: list[Line]) -> None:

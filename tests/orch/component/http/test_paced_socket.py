@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 
 import pytest
 
@@ -108,3 +110,19 @@ async def test_what_waited_is_dropped_with_the_connection(monkeypatch: pytest.Mo
     world.paced.connection_lost(None)
     await world.pass_windows(3)
     assert len(world.tls.slices) == 2
+
+
+async def test_what_is_written_to_a_lost_socket_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As the answers to the pings of a client that has reset its connection."""
+    own, peer = socket.socketpair()
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=own)
+    paced = PacedSocket(transport, lambda: "owner", lambda _: None)
+    peer.close()
+    with caplog.at_level(logging.DEBUG, "asyncio"):
+        for _ in range(20):
+            paced.write(b"pong")
+    assert transport.is_closing()
+    assert not caplog.records
+    await asyncio.sleep(0)

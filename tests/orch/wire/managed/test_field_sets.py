@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from orch.wire.managed import field_sets
 from orch.wire.managed.field_sets import FieldSet
+from tests import scaling
 
 Path = tuple[str, ...]
 PATHS = st.frozensets(
@@ -85,6 +87,7 @@ def test_members_are_shown_as_paths_those_of_a_level_first() -> None:
         ({'k:{"b":1, "a":"x"}': {"f:c": {}}}, {'k:{"a":"x","b":1}': {"f:c": {}}}),
         ({"v: 1.0": {}}, {"v:1": {}}),
         ({"i:03": {}}, None),
+        ({"v:1": {"f:a": {}}, "v: 1": {}, "v:1.0": {"x:new": {}}}, {"v:1": {".": {}, "f:a": {}}}),
         ({"x:new": {"f:a": {}}, "f:b": {}}, {"f:b": {}}),
         ({"f:a": {"x:new": {}}}, {}),
         ({"f:a": {".": {}, "f:b": {}}}, {"f:a": {".": {}, "f:b": {}}}),
@@ -102,3 +105,12 @@ def test_a_set_that_a_client_wrote_is_read(sent: Any, read: FieldSet | None) -> 
             field_sets.parse(sent)
     else:
         assert field_sets.parse(sent) == read
+
+
+def test_one_element_in_many_forms_is_read_in_linear_time() -> None:
+    def reading(count: int) -> Callable[[], object]:
+        blanks = (f"{number:015b}".translate({48: " ", 49: "\t"}) for number in range(count))
+        sent = {f"v:{blank}1": {f"f:{blank}": {}} for blank in blanks}
+        return lambda: field_sets.parse(sent)
+
+    assert scaling.growth(reading, 4_000) < scaling.LINEAR
