@@ -1,17 +1,23 @@
 """A client's connections to servers that may mean harm: an answer has to come to its point.
 
 aiohttp bounds the lines of a head and their number, but takes interim answers before it for as long
-as they come, a quarter of a megabyte in one turn of the event loop.
+as they come, a quarter of a megabyte in one turn of the event loop. What is encrypted is decrypted
+in an intake's time, which servers share by their addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from ssl import CertificateError
 from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+
+from orch.component.http import tcp
+from orch.component.http.intake import Intake
+from orch.component.http.paced_socket import PacedSocket
 
 HEAD_BYTES = 64 * 1024  # with the interim answers before it
 _INTERIM_BYTES = HEAD_BYTES // 4  # what one of these counts as, beside its own bytes
@@ -24,8 +30,38 @@ class ShortHeads(aiohttp.TCPConnector):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        factory: Any = partial(_Connection, loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        factory: Any = partial(_Connection, loop=loop)
         self._factory = factory
+        self._intake = Intake(loop)
+
+    async def _wrap_create_connection(
+        self, *factory: Any, **settings: Any
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """Begin TLS apart, over a socket that is read in the intake's time."""
+        context = settings.pop("ssl", None)
+        name = settings.pop("server_hostname", None)
+        if context is None:
+            return await super()._wrap_create_connection(*factory, **settings)
+        socket, _ = await super()._wrap_create_connection(asyncio.Protocol, **settings)
+        address, (make,) = socket.get_extra_info("peername")[0], factory
+        protocol: ResponseHandler = make()
+        paced: Any = PacedSocket(socket, lambda: address, lambda _: self._intake)
+        begin_tls = asyncio.get_running_loop().start_tls
+        try:
+            secured = await begin_tls(paced, protocol, context, server_hostname=name)
+            if secured is None:
+                raise ConnectionError("it ended the connection")
+        except BaseException as error:
+            tcp.abort(socket)
+            key = settings["req"].connection_key
+            if isinstance(error, CertificateError):
+                raise aiohttp.ClientConnectorCertificateError(key, error) from error
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise aiohttp.ClientConnectorError(key, error) from error
+            raise
+        protocol.connection_made(secured)
+        return secured, protocol
 
 
 class _Connection(ResponseHandler):
