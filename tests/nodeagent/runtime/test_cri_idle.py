@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from pathlib import Path
 
@@ -33,12 +34,13 @@ class Relay:
                 to_server.write(header + await reader.readexactly(int.from_bytes(header[:3])))
                 if not (header[3] == PING and header[4] & ACK):
                     self.frames[header[3]] += 1
-        except asyncio.IncompleteReadError:
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone, perhaps before it read its last answer
         await loops.cancel(back)
         for one in (to_server, writer):
             one.close()
-            await one.wait_closed()
+            with contextlib.suppress(ConnectionError):
+                await one.wait_closed()
         self.ended.set()
 
 
