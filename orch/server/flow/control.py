@@ -214,7 +214,8 @@ class Seat:
             return
         async with aside():
             await self._wait_slowed(cost_s)
-        control.changes.charge(caller, control.cost_s(size()) - cost_s)  # it may have grown
+        grown_s = control.cost_s(size()) - cost_s
+        control.changes.charge(caller, max(grown_s, 0.0))  # nothing is given back
 
     def charge(self, size: int) -> None:
         """For what a change takes beyond its size; no wait, but later ones of the caller will."""

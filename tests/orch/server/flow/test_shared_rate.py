@@ -89,6 +89,15 @@ async def test_what_an_object_has_grown_by_meanwhile_is_charged() -> None:
     assert await change(fixture, ANN, 1) > 10 - shared_rate.BURST_S
 
 
+@pytest.mark.looptime
+async def test_what_an_object_has_shrunk_by_meanwhile_is_not_given_back() -> None:
+    fixture, sizes = Fixture(rate=1), iter((4 * control.BYTES_OF_CHANGE, 0))
+    await change(fixture, ANN, 5)
+    async with fixture.seat(ANN, WRITE):
+        await control.limit_rate(lambda: next(sizes))
+    assert await change(fixture, ANN, 1) > 5 - shared_rate.BURST_S
+
+
 async def without_pause(fixture: Fixture, who: Identity, tasks: int, end_s: float) -> int:
     """How many changes of one unit a tenant makes until then, `tasks` at a time."""
     loop, made = asyncio.get_running_loop(), 0
@@ -272,3 +281,49 @@ async def test_changes_that_waited_in_vain_take_nothing_of_their_tenants_share()
     others = (without_pause(fixture, who, 2, end_s) for who in tenants(9))
     await asyncio.gather(*others, *(repeat() for _ in range(100)))
     assert made >= 0.9 * 60 * 100 / 10 / 10, made
+
+
+@pytest.mark.slow
+@pytest.mark.looptime
+async def test_what_a_tenants_changes_cost_beyond_their_size_delays_only_its_own() -> None:
+    """Its next change begins far ahead of the others': they must not begin there, too."""
+    fixture, loop = Fixture(rate=400), asyncio.get_running_loop()
+    end_s = loop.time() + 10
+
+    async def cost_more(who: Identity) -> None:
+        while loop.time() < end_s:
+            async with fixture.seat(who, WRITE):
+                await control.limit_rate(lambda: 0)
+                control.charge(100 * control.BYTES_OF_CHANGE)
+
+    costly, *many = tenants(10)
+    asked = [asyncio.ensure_future(cost_more(costly)) for _ in range(5)]
+    others = [asyncio.ensure_future(without_pause(fixture, who, 5, end_s)) for who in many]
+    await asyncio.sleep(1)
+    waited_s = []
+    while loop.time() < end_s - 1:
+        waited_s.append(await change(fixture, BOB, 1))
+        await asyncio.sleep(0.04)
+    assert max(waited_s) <= 0.3, max(waited_s)
+    made = await asyncio.gather(*others)
+    assert min(made) >= 0.9 * 4000 / 11, made
+    await asyncio.gather(*asked)
+
+
+@pytest.mark.looptime
+async def test_a_large_change_does_not_take_the_place_of_a_small_one_that_was_given_up() -> None:
+    rate = shared_rate.SharedRate(wait_s=15, waiting_per_flow=200)
+    rate.charge("busy", 1)
+    small = [asyncio.create_task(rate.take(number, 0.002)) for number in range(20)]
+    await turns()
+    large = [asyncio.create_task(rate.take(number, 0.5)) for number in range(20)]
+    await turns()
+    for task in small:
+        task.cancel()
+    await asyncio.gather(*small, return_exceptions=True)
+    began_s = asyncio.get_running_loop().time()
+    await rate.take("light", 0.002)
+    assert asyncio.get_running_loop().time() - began_s <= 1
+    for task in large:
+        task.cancel()
+    await asyncio.gather(*large, return_exceptions=True)
