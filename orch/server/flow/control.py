@@ -24,7 +24,7 @@ from orch.component.http.fair_queue import FairQueue, QueueFull, pause_before_re
 from orch.server.flow.levels import WAITING_PER_FLOW, WORKLOAD, Caller, Levels, Limits
 from orch.server.flow.shared_rate import SharedRate
 from orch.server.request.attributes import RequestInfo
-from orch.server.request.bodies import values_in
+from orch.server.request.bodies import MAX_VALUES, values_in
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 
@@ -86,8 +86,8 @@ def size_of(stored: bytes) -> int:
 
 
 def size_of_values(count: int) -> int:
-    """In bytes of the rate."""
-    return BYTES_OF_VALUE * max(count - _FREE_VALUES, 0)
+    """In bytes of the rate. With more than a body may have it is refused before they are read."""
+    return BYTES_OF_VALUE * max(min(count, MAX_VALUES) - _FREE_VALUES, 0)
 
 
 class FlowControl:
