@@ -41,6 +41,14 @@ _WRITTEN = json.dumps({"metadata": {"generateName": "w"}, "data": _DATA}).encode
 _PATCHES = [json.dumps({"data": {"k0": f"{number:04}"}}).encode() for number in range(CLIENTS)]
 
 
+def _applies(name: str) -> bytes:
+    """The whole of an object of 500 kB, again and again."""
+    data, path = _PATCHED["large"], f"/api/v1/namespaces/{name}/secrets/large"
+    whole = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}, "data": data}
+    asked = _ask(name, "PATCH", f"{path}?fieldManager=f&force=true", json.dumps(whole).encode())
+    return asked.replace(b"application/json", b"application/apply-patch+yaml")
+
+
 def _ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
     return head(user, method, path, len(body)) + body
 
@@ -63,6 +71,7 @@ FLOODS = {
     "ten tenants' writes": [
         _ask(name, "POST", f"/api/v1/namespaces/{name}/configmaps", _WRITTEN) for name in TENANTS
     ],
+    "ten tenants' large applies": [_applies(name) for name in TENANTS],
     "wrong tokens": [_ask("nobody", "GET", "/api")],
     "new connections": [
         _ask(MALLORY, "GET", "/api").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")

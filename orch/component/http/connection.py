@@ -101,7 +101,7 @@ class Connection(web.RequestHandler):
         self._late_bytes = 0
         self.only_for_client = False  # cancel the handler when the client disconnects
         self._heir: asyncio.Protocol | None = None  # what is received is no longer HTTP
-        self._slices_for_heir = False
+        self._easy_bytes: Callable[[], int] | None = None  # of the heir
         self.intakes: tuple[Intake, Intake] | None = None  # for USER and below, and for KEPT
         self._unparsed = b""
         self._is_taken = False  # by an intake, which parses
@@ -131,13 +131,15 @@ class Connection(web.RequestHandler):
         more = self._message_tail or self._messages or self._head_bytes or self._unparsed
         return not more and self.transport is not None and not self.transport.is_closing()
 
-    def hand_over(self, heir: asyncio.Protocol, *, sliced: bool) -> None:
+    def hand_over(
+        self, heir: asyncio.Protocol, *, easy_bytes: Callable[[], int] | None = None
+    ) -> None:
         """From now on the heir gets what the client sends, and hears of full buffers and the end,
-        which no longer cancels the handler. `sliced`: in the intake's time, as what it does with
-        the bytes takes as long as parsing.
+        which no longer cancels the handler. If what it does with the bytes takes as long as
+        parsing, `easy_bytes` tells of how many of the next it does not: it has the intake's time.
         """
         self._heir = heir
-        self._slices_for_heir = sliced
+        self._easy_bytes = easy_bytes
         self._upgraded = True
         self._buffer_paused = self._reading_paused = False
         self._resume_transport_reading()
@@ -215,11 +217,13 @@ class Connection(web.RequestHandler):
 
     @property
     def _is_sliced(self) -> bool:
-        return self._slices_for_heir or not self._upgraded
+        return self._easy_bytes is not None or not self._upgraded
 
     def parse_slice(self) -> bool:
         """Parse the next bytes; whether there are more that may be parsed now."""
         size = _SLICE_BYTES if self._is_sliced else len(self._unparsed)
+        if self._easy_bytes is not None:
+            size = max(size, self._easy_bytes())
         data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
         self._receive(data)
         return bool(self._unparsed) and not (self._reading_paused or self._buffer_paused)

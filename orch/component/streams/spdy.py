@@ -219,7 +219,7 @@ class FrameReader:
         self._most_headers_bytes = most_headers_bytes  # inflated, of all frames
         self._headers_bytes = 0  # so far
         self._waiting = bytearray()  # less than a head and a control frame
-        self._data_left = 0  # bytes of the data frame that is arriving
+        self.data_left = 0  # bytes of the data frame that is arriving
         self._data_of = (0, False)  # its stream, and whether it ends that
 
     @property
@@ -231,8 +231,8 @@ class FrameReader:
         """The frames that are now complete, and the data that has come; iterate to the end."""
         waiting = self._waiting
         waiting += data
-        while self._data_left or len(waiting) >= _HEAD.size:
-            if self._data_left:
+        while self.data_left or len(waiting) >= _HEAD.size:
+            if self.data_left:
                 if not waiting:
                     return
                 yield self._take_data()
@@ -241,7 +241,7 @@ class FrameReader:
             flags, size = second >> 24, second & MAX_DATA_BYTES
             if not first & _CONTROL:
                 del waiting[: _HEAD.size]
-                self._data_left, self._data_of = size, (_stream(first), bool(flags & _FIN))
+                self.data_left, self._data_of = size, (_stream(first), bool(flags & _FIN))
                 if not size:
                     yield self._take_data()
                 continue
@@ -255,11 +255,11 @@ class FrameReader:
                 yield frame
 
     def _take_data(self) -> Data:
-        part = bytes(self._waiting[: self._data_left])
-        del self._waiting[: self._data_left]
-        self._data_left -= len(part)
+        part = bytes(self._waiting[: self.data_left])
+        del self._waiting[: self.data_left]
+        self.data_left -= len(part)
         stream_id, is_fin = self._data_of
-        return Data(stream_id, part, is_fin and not self._data_left)
+        return Data(stream_id, part, is_fin and not self.data_left)
 
     def _parse(self, kind: int, flags: int, payload: bytes) -> Frame | None:
         """None for a type that is not known, which is to be ignored."""
@@ -312,6 +312,10 @@ class FrameGuard:
         passed = len(data) - self._reader.waiting_bytes
         self._held = data[passed:]
         return data[:passed]
+
+    def data_left(self) -> int:
+        """How many of the next bytes are data of one frame, which need no judging."""
+        return self._reader.data_left
 
 
 def _check_head(first: int, size: int) -> None:

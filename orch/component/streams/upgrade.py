@@ -187,10 +187,11 @@ class Streams:
             connection.close()
             raise bad_request("nothing may be sent before the upgrade is agreed to")
         splice = Splice(connection.transport, agreement.transport, idle_s=idle_s, source=connection)
-        guarded = guarded and request.headers["Upgrade"].lower() == SPDY
-        if guarded:
-            splice.admit = _guard(splice.cut)
-        connection.hand_over(splice.ends[CLIENT], sliced=guarded)
+        easy_bytes = None
+        if guarded and request.headers["Upgrade"].lower() == SPDY:
+            guard = spdy.FrameGuard()
+            splice.admit, easy_bytes = partial(_admit, guard, splice.cut), guard.data_left
+        connection.hand_over(splice.ends[CLIENT], easy_bytes=easy_bytes)
         connection.sending_bytes = HELD_BYTES
         allow_pauses(request)
         with self._cut_by(splice.cut, agreement):
@@ -234,17 +235,12 @@ class Streams:
             cut("this server is stopping")
 
 
-def _guard(cut: Callable[[str], None]) -> Callable[[bytes], bytes]:
-    guard = spdy.FrameGuard()
-
-    def admit(data: bytes) -> bytes:
-        try:
-            return guard.admit(data)
-        except spdy.SpdyError as error:
-            cut(f"the client broke the protocol: {error}")
-            return b""
-
-    return admit
+def _admit(guard: spdy.FrameGuard, cut: Callable[[str], None], data: bytes) -> bytes:
+    try:
+        return guard.admit(data)
+    except spdy.SpdyError as error:
+        cut(f"the client broke the protocol: {error}")
+        return b""
 
 
 def _adopt(agreement: Agreement, splice: Splice) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -292,6 +293,32 @@ async def test_frames_are_judged_in_slices_and_all_that_was_sent_arrives(
         await until(lambda: len(got) == len(frames))
     assert got == frames
     assert max(sizes) <= 4096
+
+
+async def test_large_frames_of_data_pass_in_few_pieces(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each piece of 2 KiB of an upload is sent by itself."""
+    sizes, got = [], 0
+    admit = spdy.FrameGuard.admit
+
+    def judged(guard: spdy.FrameGuard, data: bytes) -> bytes:
+        sizes.append(len(data))
+        return admit(guard, data)
+
+    async def keep(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        nonlocal got
+        while data := await reader.read(65536):
+            got += len(data)
+
+    monkeypatch.setattr(spdy.FrameGuard, "admit", judged)
+    front.guarded, front.behind.talk = True, keep
+    frames = spdy.FrameWriter().write(spdy.Data(1, bytes(2**20), is_fin=False)) * 4
+    async with upgraded(front.port, "POST /x") as client:
+        client.writer.write(frames)
+        await client.writer.drain()
+        await until(lambda: got == len(frames))
+    assert statistics.mean(sizes) > 8192
 
 
 async def test_half_an_end_leaves_the_other_half(front: Front) -> None:
