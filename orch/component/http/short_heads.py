@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from ssl import CertificateError
+from ssl import CertificateError, SSLError
 from typing import Any
 
 import aiohttp
@@ -57,6 +57,8 @@ class ShortHeads(aiohttp.TCPConnector):
             key = settings["req"].connection_key
             if isinstance(error, CertificateError):
                 raise aiohttp.ClientConnectorCertificateError(key, error) from error
+            if isinstance(error, SSLError):
+                raise aiohttp.ClientConnectorSSLError(key, error) from error
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise aiohttp.ClientConnectorError(key, error) from error
             raise
