@@ -8,6 +8,7 @@ neither HTTP nor what is encrypted.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +136,24 @@ class PacedSocket(asyncio.BufferedProtocol):
         if self._fresh:
             self._waiting += bytes(memoryview(self._tls.get_buffer(-1))[: self._fresh])
             self._fresh = 0
+
+
+async def begin_tls(
+    transport: asyncio.Transport,
+    protocol: asyncio.Protocol,
+    context: ssl.SSLContext,
+    *,
+    server: str,
+    address: str,
+    intake: Intake | None,
+) -> asyncio.Transport:
+    """The protocol's transport towards a server of that name; what the server sends is decrypted in
+    the time of its address. OSError; it is the caller's to close what is left.
+    """
+    paced: Any = PacedSocket(transport, lambda: address, lambda _: intake)
+    loop = asyncio.get_running_loop()
+    secured = await loop.start_tls(paced, protocol, context, server_hostname=server)
+    if secured is None:
+        raise ConnectionError("it ended the connection")
+    protocol.connection_made(secured)
+    return secured

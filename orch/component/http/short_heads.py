@@ -17,7 +17,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from orch.component.http import tcp
 from orch.component.http.intake import Intake
-from orch.component.http.paced_socket import PacedSocket
+from orch.component.http.paced_socket import begin_tls
 
 HEAD_BYTES = 64 * 1024  # with the interim answers before it
 _INTERIM_BYTES = HEAD_BYTES // 4  # what one of these counts as, beside its own bytes
@@ -46,12 +46,10 @@ class ShortHeads(aiohttp.TCPConnector):
         socket, _ = await super()._wrap_create_connection(asyncio.Protocol, **settings)
         address, (make,) = socket.get_extra_info("peername")[0], factory
         protocol: ResponseHandler = make()
-        paced: Any = PacedSocket(socket, lambda: address, lambda _: self._intake)
-        begin_tls = asyncio.get_running_loop().start_tls
         try:
-            secured = await begin_tls(paced, protocol, context, server_hostname=name)
-            if secured is None:
-                raise ConnectionError("it ended the connection")
+            secured = await begin_tls(
+                socket, protocol, context, server=name, address=address, intake=self._intake
+            )
         except BaseException as error:
             tcp.abort(socket)
             key = settings["req"].connection_key
@@ -62,7 +60,6 @@ class ShortHeads(aiohttp.TCPConnector):
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise aiohttp.ClientConnectorError(key, error) from error
             raise
-        protocol.connection_made(secured)
         return secured, protocol
 
 

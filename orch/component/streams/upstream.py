@@ -10,13 +10,13 @@ import asyncio
 import re
 import ssl
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from multidict import CIMultiDict
 
 from orch.component.http import tcp
 from orch.component.http.intake import Intake
-from orch.component.http.paced_socket import PacedSocket
+from orch.component.http.paced_socket import begin_tls
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0  # the runtime looks at the container first
@@ -202,12 +202,10 @@ async def connect(to: Destination, intake: Intake | None = None) -> Upstream:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             transport, _ = await loop.create_connection(lambda: upstream, to.host, to.port)
             if to.tls is not None:
-                paced: Any = PacedSocket(transport, lambda: to.host, lambda _: intake)
                 name = to.name or to.host
-                secured = await loop.start_tls(paced, upstream, to.tls, server_hostname=name)
-                if secured is None:
-                    raise ConnectionError("it ended the connection")
-                upstream.connection_made(secured)
+                await begin_tls(
+                    transport, upstream, to.tls, server=name, address=to.host, intake=intake
+                )
     except TimeoutError as error:
         tcp.abort(transport)
         raise Unreachable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error

@@ -160,7 +160,8 @@ class SharedRate:
     def _serve_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
         while (first := self._first()) and now_s >= self._due_s(first):
-            flow, line = heapq.heappop(self._order).flow, self._lines[first.flow]
+            heapq.heappop(self._order)
+            flow, line = first.flow, self._lines[first.flow]
             work = line.popleft()
             self._let_in(flow, work.cost_s)
             work.turn.set_result(None)
