@@ -221,6 +221,14 @@ def reading(target: Attacked, user: str) -> None:
     )
 
 
+def at_once(count: int, work: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("talk", "answer"),
@@ -243,15 +251,11 @@ def test_an_agent_that_means_harm_costs_little_beside_its_own_streams(
 
     try:
         with target.witnessed() as seen:
-            users = [threading.Thread(target=use) for _ in range(60)]
-            for user in users:
-                user.start()
-            for user in users:
-                user.join(60)
+            at_once(60, use)
             grown = target.resident_bytes() - before
     finally:
         agent.talk = endless
-    assert statuses == [answer] * len(users)
+    assert statuses == [answer] * 60
     assert grown < MEMORY_BYTES, f"{grown / 2**20:.0f} MiB"
     harness.others_served(seen)
     harness.no_long_stall(seen)
@@ -278,11 +282,7 @@ def test_logs_in_records_of_a_byte_cost_others_little(world: tuple[Attacked, Age
     agent.talk = tiny_logs
     try:
         with target.witnessed() as seen:
-            readers = [threading.Thread(target=read) for _ in range(20)]
-            for reader in readers:
-                reader.start()
-            for reader in readers:
-                reader.join(60)
+            at_once(20, read)
     finally:
         agent.talk = endless
     assert sum(received) > 20 * 100

@@ -80,22 +80,31 @@ async def test_an_endless_message_is_refused_by_its_size() -> None:
     assert received == [None]
 
 
-async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> None:
-    sent = asyncio.Event()
-    turns, in_turn = 0, list[int]()
+@contextlib.asynccontextmanager
+async def counted_turns() -> AsyncIterator[Callable[[], int]]:
+    """In which turn of the event loop it is."""
+    turns = 0
 
-    async def count_turns() -> None:
+    async def count() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
+    counting = loops.spawn(count(), name="turns")
+    yield lambda: turns
+    await loops.cancel(counting)
+
+
+async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> None:
+    sent = asyncio.Event()
+    in_turn = list[int]()
+
     async def take(socket: ClientSocket) -> None:
         await sent.wait()
-        counting = loops.spawn(count_turns(), name="turns")
-        while await socket.receive() is not None:
-            in_turn.append(turns)
-        await loops.cancel(counting)
+        async with counted_turns() as turn:
+            while await socket.receive() is not None:
+                in_turn.append(turn())
 
     async with talking(take, autoping=False) as socket:
         for _ in range(1000):
@@ -111,20 +120,13 @@ async def test_what_a_client_sends_in_tiny_messages_leaves_turns_to_others() -> 
 
 async def test_what_a_server_sends_in_tiny_messages_leaves_turns_to_others() -> None:
     """A program that writes single bytes: sixty of them took 600 ms of a turn."""
-    turns, in_turn = 0, list[int]()
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    in_turn = list[int]()
 
     async def give(socket: ClientSocket) -> None:
-        counting = loops.spawn(count_turns(), name="turns")
-        for _ in range(1000):
-            await socket.send(b"x")
-            in_turn.append(turns)
-        await loops.cancel(counting)
+        async with counted_turns() as turn:
+            for _ in range(1000):
+                await socket.send(b"x")
+                in_turn.append(turn())
 
     async with talking(give) as socket:
         for _ in range(1000):
