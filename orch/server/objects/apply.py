@@ -48,9 +48,7 @@ def change_of(
     now = times.format_time(backend.now())
 
     def change(current: Document) -> Document:
-        changed = field_managers.applied(target, options, config, current, now)
-        document: Document = drop_nulls(changed)
-        return document
+        return field_managers.applied(target, options, config, current, now)
 
     return change
 

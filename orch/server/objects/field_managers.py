@@ -16,6 +16,7 @@ from orch.server.objects.options import WriteOptions
 from orch.server.request.bodies import (
     MAX_BYTES,
     MAX_VALUES,
+    drop_nulls,
     require_bounded,
     structure,
     too_large,
@@ -28,7 +29,7 @@ from orch.wire.managed.field_sets import NOTHING, FieldSet
 from orch.wire.managed.merging import compare
 from orch.wire.managed.ownership import ConflictError, Filter, Owned
 from orch.wire.managed.typed import Type
-from orch.wire.patch.patch import PatchError, copied
+from orch.wire.patch.patch import PatchError
 
 FIELD = "managedFields"
 BEFORE_APPLY = "before-first-apply"
@@ -219,9 +220,9 @@ def applied(
             before = Manager(BEFORE_APPLY, UPDATE, version)
             managed = _after_update(target, managed, before, ({}, live), now)
         merged = _merged(target, options, (live, config), managed, manager)
-        value = copied(merged.value)
     except (ValueError, PatchError) as error:
         raise bad_request(f"the object cannot be applied: {error}") from None
+    value: Document = drop_nulls(merged.value)
     own = merged.owners.get(manager)
     owners = {**merged.owners}
     if own is not None:
@@ -236,8 +237,7 @@ def applied(
     if options.manager == _KUBECTL:
         _refresh_last_applied(value, config)
     value["metadata"][FIELD] = listed
-    document: Document = value
-    return document
+    return value
 
 
 def _merged(

@@ -8,6 +8,7 @@ pkg/apis/core/validation.
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -22,6 +23,7 @@ from orch.wire.records.kinds import CONFIG_MAPS, LIMIT_RANGES, SECRETS
 MAX_BYTES = 1024 * 1024
 _KEY_MAX = 253
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_VALID_KEY = re.compile(rf"(?!\.(?:\.|$))[-._a-zA-Z0-9]{{1,{_KEY_MAX}}}")
 _KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
     " (e.g. 'key.name', or 'KEY_NAME', or 'key-name', regex used for validation is"
@@ -31,7 +33,7 @@ _KEY_TEXT = (
 
 def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
     """Invalid names of values, which become names of files."""
-    for key in values:
+    for key in itertools.filterfalse(_VALID_KEY.fullmatch, values):
         path = f"{field}[{key}]"
         if len(key) > _KEY_MAX:
             yield causes.invalid_value(path, key, f"must be no more than {_KEY_MAX} characters")
@@ -44,7 +46,7 @@ def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
 def size_causes(path: str, *values: Mapping[str, str]) -> Iterator[Cause]:
     """Whether the values are too large in total; base64 counts as the decoded bytes."""
     *texts, encoded = values
-    size = sum(len(value.encode()) for data in texts for value in data.values())
+    size = sum(len("".join(data.values()).encode()) for data in texts)
     size += sum(len(value) * 3 // 4 for value in encoded.values())
     if size > MAX_BYTES:
         yield causes.too_long(path, f"may not be more than {MAX_BYTES} bytes")

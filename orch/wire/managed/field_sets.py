@@ -45,7 +45,10 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
     result = dict(left)
     for name, theirs in right.items():
         own = result.get(name)
-        result[name] = theirs if own is None else _union(own, theirs)
+        if own is None:
+            result[name] = theirs
+        elif own or theirs:
+            result[name] = _union(own, theirs)
     return result
 
 
@@ -96,7 +99,7 @@ def _difference(left: FieldSet, right: FieldSet, *, whole: bool) -> FieldSet:
         if result is left:
             result = dict(left)
         gone = is_member(taken)
-        if whole and gone:
+        if gone and (whole or not below):
             del result[name]
             continue
         inside = _difference(children(below), children(taken), whole=whole)
@@ -127,7 +130,7 @@ def ordered(fields: FieldSet) -> FieldSet:
     if not fields:
         return NOTHING
     names = sorted((name for name in fields if name != SELF), key=_rank)
-    inside = {name: ordered(fields[name]) for name in names}
+    inside = {name: fields[name] and ordered(fields[name]) for name in names}
     return {SELF: NOTHING, **inside} if SELF in fields else inside
 
 

@@ -81,11 +81,12 @@ def _compare_as(kind: Type, form: Form, old: Any, new: Any, depth: int) -> _Foun
 
 def _compare_maps(kind: MapType, old: dict[str, Any], new: dict[str, Any], depth: int) -> Changes:
     changes = Changes({}, {}, {})
-    for name in old.keys() | new.keys():
-        left, right = old.get(name, ABSENT), new.get(name, ABSENT)
-        if left != right:  # says that 1 is true, as everywhere on the way to storage
-            found = _compare(kind.of(name), left, right, depth)
-            _note(changes, field_element(name), found)
+    # Says that 1 is true, as everywhere on the way to storage.
+    names = [name for name, value in new.items() if old.get(name, ABSENT) != value]
+    names += old.keys() - new.keys()
+    for name in names:
+        found = _compare(kind.of(name), old.get(name, ABSENT), new.get(name, ABSENT), depth)
+        _note(changes, field_element(name), found)
     return changes
 
 
@@ -162,9 +163,10 @@ def _merged(kind: Type, live: Any, applied: Any, depth: int) -> Any:
 def _merged_maps(
     kind: MapType, live: dict[str, Any], applied: dict[str, Any], depth: int
 ) -> dict[str, Any]:
-    result = dict(live)
-    for name, value in applied.items():
-        result[name] = _merged(kind.of(name), live.get(name, ABSENT), value, depth)
+    result = {**live, **applied}
+    if not kind.holds_scalars:
+        for name, value in applied.items():
+            result[name] = _merged(kind.of(name), live.get(name, ABSENT), value, depth)
     return result
 
 

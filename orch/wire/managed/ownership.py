@@ -114,7 +114,7 @@ def apply(
     last = after.pop(manager, Owned(NOTHING, applied=True)).fields
     after[manager] = Owned(leave(typed.fields_of(kind, applied)), applied=True)
     value = merge(kind, live, applied)
-    if last:
+    if difference(last, after[manager].fields):
         value = _pruned(kind, value, last, after)
     changes = _filtered(compare(kind, live, value), leave)
     if not force:

@@ -19,6 +19,7 @@ from orch.wire.managed.field_sets import NOTHING, FieldSet, children, field_elem
 from orch.wire.patch.patch import check_depth, type_name
 
 Scalar = Literal["numeric", "string", "boolean", "untyped"]
+_TEXTS = ("string", "untyped")  # those which a text fits
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,12 @@ class MapType:
         """The type of a field; of one that is not declared as well."""
         return self.fields.get(name) or self.element or UNKNOWN
 
+    @property
+    def holds_scalars(self) -> bool:
+        """Whether it is a map of scalars, as the widest are: there is no need to look at each."""
+        element = self.element
+        return not self.fields and element is not None and element.is_scalar
+
 
 @dataclass(slots=True, eq=False)
 class Type:
@@ -53,6 +60,10 @@ class Type:
     scalar: Scalar | None = None
     list: ListType | None = None
     map: MapType | None = None
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.scalar is not None and self.list is None and self.map is None
 
 
 SCALAR = Type(scalar="untyped")
@@ -176,6 +187,8 @@ def _fields(kind: Type, value: Any, depth: int) -> tuple[bool, FieldSet]:
 
 
 def _map_fields(kind: MapType, values: dict[str, Any], depth: int) -> FieldSet:
+    if kind.holds_scalars:
+        return {field_element(name): NOTHING for name in values}
     result = {}
     for name, value in values.items():
         member, inside = _fields(kind.of(name), value, depth + 1)
@@ -235,17 +248,24 @@ def _problems(kind: Type, value: Any, path: str, doubles: bool) -> Iterator[str]
         if not isinstance(value, dict):
             yield f"{path}: expected an object, got {type_name(value)}"
             return
-        for name, item in value.items():
-            at = path + field_sets.shown(field_element(name))
-            if kind.map.element is None and name not in kind.map.fields:
-                yield f"{at}: field not declared in schema"
-            else:
-                yield from _problems(kind.map.of(name), item, at, doubles)
+        yield from _map_problems(kind.map, value, path, doubles)
     elif kind.list is not None:
         if not isinstance(value, list):
             yield f"{path}: expected a list, got {type_name(value)}"
             return
         yield from _list_problems(kind.list, value, path, doubles)
+
+
+def _map_problems(kind: MapType, values: dict[str, Any], path: str, doubles: bool) -> Iterator[str]:
+    for name, item in values.items():
+        declared = kind.element is not None or name in kind.fields
+        if declared and type(item) is str and kind.of(name).scalar in _TEXTS:
+            continue  # as most are: it needs no path
+        at = path + field_sets.shown(field_element(name))
+        if declared:
+            yield from _problems(kind.of(name), item, at, doubles)
+        else:
+            yield f"{at}: field not declared in schema"
 
 
 def _fits(kind: Type, value: Any) -> bool:
@@ -319,6 +339,9 @@ def with_named_fields(kind: Type, fields: FieldSet) -> FieldSet:
     for name, below in fields.items():
         if name == field_sets.SELF:
             continue
+        if not below:
+            result[name] = NOTHING
+            continue
         inside = with_named_fields(_inner(kind, name), children(below))
         member = field_sets.is_member(below) or (name[:2] == "f:" and name[2:] in named)
         found = node(inside, member=member)
@@ -341,8 +364,10 @@ def reconciled(kind: Type, fields: FieldSet) -> FieldSet:
     """
     result = fields
     for name, below in fields.items():
+        if not below or name == field_sets.SELF:
+            continue
         inside = children(below)
-        if name == field_sets.SELF or not inside:
+        if not inside:
             continue
         inner = _inner(kind, name)
         mapped, listed = inner.map, inner.list

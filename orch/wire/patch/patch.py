@@ -27,10 +27,13 @@ def copied(value: Any, depth: int = 0) -> Any:
     """A deep copy of JSON data that is `depth` levels below the root; PatchError when too deep."""
     if isinstance(value, dict):
         check_depth(depth)
-        return {key: copied(item, depth + 1) for key, item in value.items()}
+        return {
+            key: item if type(item) is str else copied(item, depth + 1)  # most are texts
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         check_depth(depth)
-        return [copied(item, depth + 1) for item in value]
+        return [item if type(item) is str else copied(item, depth + 1) for item in value]
     return value
 
 
