@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SetupError as error:
         log_queue.print_final_line(f"{NAME}: error: {error}")
         return 1
-    return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
+    new_loop = turns.new_event_loop
+    return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME, new_loop=new_loop)
 
 
 def _run_command(word: str, rest: Sequence[str]) -> int:

@@ -76,7 +76,12 @@ async def _endless(name: str, loop: Coroutine[Any, Any, None]) -> None:
     raise LoopEnded(f"the loop {name} ended, which it never should")
 
 
-def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
+def run_daemon(
+    main: Callable[[Stop], Awaitable[None]],
+    *,
+    name: str,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> int:
     """Run `main` and return the process's exit code; call it from the main thread.
 
     SIGTERM and SIGINT set the Stop; a second signal exits with 1 at once.
@@ -84,7 +89,7 @@ def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
     stop = Stop()
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # standard error has no descriptor
         faulthandler.enable()  # a crash of compiled code leaves a last line
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         restore = _install_signals(runner.get_loop(), stop)
         try:
             return runner.run(_report(main, stop, name))

@@ -34,6 +34,7 @@ def configuration(target: ObjectTarget, body: bytes, alias: str = "") -> Documen
     if not isinstance(data, dict):
         raise bad_request(f"{_FAILED}: a configuration is an object")
     drop_nulls(data)  # refuses what is nested too deeply, and numbers that are too large
+    turns.give_way()
     config = aliases.to_own(data) if alias else data
     metadata.fit_to_endpoint(target.strategy.resource, target.namespace, config)
     metadata.fit_to_name(target.name, config)

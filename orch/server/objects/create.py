@@ -48,6 +48,7 @@ async def create(
     def complete(document: Document) -> None:
         target.strategy.prepare_create(document)
         validation.check(target.strategy, document)
+        turns.give_way()
         field_managers.record_creation(target, options, document, applied, now)
 
     for name in _names(backend, sent):

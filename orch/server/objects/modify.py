@@ -87,8 +87,10 @@ async def modify(
 
     def changed(stored: Stored) -> tuple[Document, Document]:
         old = decode_as(resource, stored)
+        turns.give_way()
         sent = change(old)
         new = _changed(target, sent, old, patched=patched)
+        turns.give_way()
         field_managers.record_change(target, options, sent, new, old, now)
         return new, old
 
@@ -160,9 +162,11 @@ async def _settled(
 
 def _changed(target: ObjectTarget, sent: Document, old: Document, *, patched: bool) -> Document:
     """The document to store."""
+    turns.give_way()
     validation.check_shape(target.strategy, sent, old, patched=patched)
     _check_preconditions(target, sent, old)
     new = _prepared(target, sent, old)
+    turns.give_way()
     validation.check(target.strategy, new, old)
     return new
 

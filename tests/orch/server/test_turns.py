@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 
 import orjson
+import pytest
 
 from orch.server import turns
 from orch.server.request.protobuf import MAGIC
@@ -73,3 +75,32 @@ async def test_others_have_a_turn_while_many_objects_are_gone_through() -> None:
     await beside
     assert seen == list(range(6))
     assert others >= 6
+
+
+@pytest.mark.parametrize("turn_s", [turns.TURN_S / 5, 1.0])
+def test_between_its_steps_the_thread_gives_way_to_a_turn_but_to_no_endless_one(
+    turn_s: float,
+) -> None:
+    """A turn of 13 ms had taken 48 beside the thread."""
+    steps: list[float] = []
+
+    began = threading.Event()
+
+    def turn() -> None:
+        began.set()
+        time.sleep(turn_s)
+        steps.append(turn_s)
+
+    def work(loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(turn)
+        began.wait(30)
+        turns.give_way()
+        steps.append(0)
+
+    async def use() -> None:
+        await turns.aside(partial(work, asyncio.get_running_loop()))
+        await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=turns.new_event_loop) as runner:
+        runner.run(use())
+    assert steps == ([turn_s, 0] if turn_s < turns.TURN_S else [0, turn_s])
