@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from orch.server import turns
 from orch.server.objects.document import Document, ObjectTarget, same
 from orch.server.objects.options import WriteOptions
 from orch.server.request.bodies import (
@@ -117,7 +116,6 @@ def _updated(
         after = _after_update(target, managed, manager, (old, new), now)
     except ValueError:  # an element that nothing tells from others: nobody can own it
         after = managed
-    turns.give_way()
     listed = entries.written(entries.capped(after), resource.api_version)
     if _values(listed) > entries.VALUES_MAX:  # of the largest objects, only those who apply
         return [entry for entry in listed if entry["operation"] == APPLY]
@@ -224,7 +222,6 @@ def applied(
         merged = _merged(target, options, (live, config), managed, manager)
     except (ValueError, PatchError) as error:
         raise bad_request(f"the object cannot be applied: {error}") from None
-    turns.give_way()
     value: Document = drop_nulls(merged.value)
     own = merged.owners.get(manager)
     owners = {**merged.owners}
@@ -233,7 +230,6 @@ def applied(
         owners[manager] = Owned(field_sets.ordered(fields), applied=True)
         if not fields:
             del owners[manager]
-    turns.give_way()
     listed = entries.written(Managed(owners, {**managed.times, manager: now}), version)
     if _values(listed) > entries.VALUES_MAX:
         listed = [entry for entry in listed if entry["operation"] == APPLY]
