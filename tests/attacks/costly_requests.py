@@ -107,6 +107,19 @@ REQUESTS: dict[str, dict[str, Attack]] = {
             ),
             201,
         ),
+        "a review of many groups that hold a large role": Attack(
+            TENANT,
+            "POST",
+            f"{REVIEWS}/namespaces/{TENANT}/localsubjectaccessreviews",
+            lambda: {
+                "metadata": {"namespace": TENANT},
+                "spec": {
+                    **review(namespace=TENANT, resource="pods", name="other")["spec"],
+                    "groups": [f"g{n}" for n in range(MANY)],
+                },
+            },
+            201,
+        ),
         "a review of one's own rules": Attack(
             TENANT,
             "POST",

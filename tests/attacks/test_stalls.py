@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.attacks import harness
-from tests.attacks.costly import CORE, LONG, MERGE, named, pod
+from tests.attacks.costly import BINDINGS, CORE, LONG, MANY, MERGE, ROLES, named, pod, rules
 from tests.attacks.costly_changes import CHANGES
 from tests.attacks.costly_requests import REQUESTS
 from tests.attacks.harness import TENANT, Attacked, head
@@ -37,6 +37,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         variables = [{"name": f"v{number}", "value": ""} for number in range(4_000)]
         ordered = {"name": "a", "image": "b", "env": variables}
         running.make(f"{CORE}/pods", pod("ordered", containers=[ordered]))
+        running.make(ROLES, named("large", rules=rules(2_000, resources=["pods"])))
+        groups = [{"kind": "Group", "name": f"g{number}"} for number in range(MANY)]
+        large = {"kind": "Role", "name": "large"}
+        running.make(BINDINGS, named("large", roleRef=large, subjects=groups))
         yield running
 
 

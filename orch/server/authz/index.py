@@ -1,7 +1,7 @@
 """Every role and binding, indexed by subject and resource: a decision takes a few look-ups; pure.
 
-The index is updated on each change, which makes the tables of the affected subjects stale, but no
-others. No decision scans anything.
+The index is updated on each change: one of a binding makes the tables of its subjects stale, but no
+others. No decision scans anything, or looks at a role twice, however many groups hold it.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orch.server.authz.authorizer import NO_OPINION, Decision, RuleList
-from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject
-from orch.server.authz.table import BindingKey, Grants, Table, entries_for, find
+from orch.server.authz.rules import ALL, MAX_TEXTS, Binding, RoleKey, Rule, Subject
+from orch.server.authz.table import BindingKey, Role, Roles, Table, allow, entries_for
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
 _ERRORS_SHOWN = 20
 _TEXTS_SHOWN = 10_000
-_SUBJECTS_AT_ONCE = 1_000
-_STALE: Grants = {}  # stands for grants that have to be compiled
+_STALE: Roles = ((Role(), NO_OPINION),)  # stands for what has to be compiled
 
 
 @dataclass(slots=True, eq=False)
 class Holders:
-    """Users, or groups, by name: their tables, and the grants that most questions need."""
+    """Users, or groups, by name: their tables, and the roles that most questions need."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    grants: dict[str, Grants] = field(default_factory=dict)
+    roles: dict[str, Roles] = field(default_factory=dict)
 
     def drop(self, name: str) -> None:
         del self.tables[name]
-        del self.grants[name]
+        del self.roles[name]
 
 
 @dataclass(slots=True, eq=False)
@@ -48,11 +47,6 @@ class Scope:
         for group in identity.groups:
             if group in self.groups.tables:
                 yield self.groups, group
-
-    def make_stale(self) -> None:
-        """The grants of all its holders: quicker than those of very many."""
-        for holders in (self.users, self.groups):
-            holders.grants = dict.fromkeys(holders.grants, _STALE)
 
     def of(self, subject: Subject) -> tuple[Holders, str]:
         """The table of a subject: where it is, and under which name."""
@@ -75,7 +69,7 @@ class RbacIndex:
     """An authorizer; call `put_*` and `drop_*` as stored objects change."""
 
     def __init__(self) -> None:
-        self._roles: dict[RoleKey, tuple[Rule, ...]] = {}
+        self._roles: dict[RoleKey, Role] = {}  # those that exist or are bound
         self._bindings: dict[BindingKey, Binding] = {}
         self._bindings_of_role: dict[RoleKey, set[BindingKey]] = {}
         self._everywhere = Scope()
@@ -83,21 +77,24 @@ class RbacIndex:
         self._missing: set[RoleKey] = set()  # bound, but do not exist
 
     def put_role(self, key: RoleKey, rules: tuple[Rule, ...]) -> None:
-        self._roles[key] = rules
-        self._touch(key)
+        self._roles.setdefault(key, Role()).put(rules)
+        self._note_missing(key)
 
     def drop_role(self, key: RoleKey) -> None:
-        self._roles.pop(key, None)
-        self._touch(key)
+        if key in self._roles:
+            self._roles[key].put(None)
+        self._note_missing(key)
 
     def role(self, key: RoleKey) -> tuple[Rule, ...] | None:
         """The rules of a role; None when there is none."""
-        return self._roles.get(key)
+        found = self._roles.get(key)
+        return None if found is None else found.rules
 
     def put_binding(self, binding: Binding) -> None:
         key = (binding.namespace, binding.name)
         self.drop_binding(key)
         self._bindings[key] = binding
+        self._roles.setdefault(binding.role, Role())
         self._bindings_of_role.setdefault(binding.role, set()).add(key)
         scope = self._scope(binding.namespace) or self._namespaces.setdefault(
             binding.namespace, Scope()
@@ -106,7 +103,7 @@ class RbacIndex:
             holders, name = scope.of(subject)
             table = holders.tables.setdefault(name, Table())
             table.subjects.setdefault(key, subject)
-            holders.grants[name] = _STALE
+            holders.roles[name] = _STALE
         self._note_missing(binding.role)
 
     def drop_binding(self, key: BindingKey) -> None:
@@ -117,13 +114,13 @@ class RbacIndex:
         users.discard(key)
         if not users:
             del self._bindings_of_role[binding.role]
-            self._missing.discard(binding.role)
+            self._note_missing(binding.role)
         scope = self._scope(binding.namespace) or Scope()
         for subject in binding.subjects:
             holders, name = scope.of(subject)
             table = holders.tables.get(name)
             if table is not None and table.subjects.pop(key, None) is not None:
-                holders.grants[name] = _STALE
+                holders.roles[name] = _STALE
                 if not table.subjects:
                     holders.drop(name)
         if binding.namespace and not (scope.users.tables or scope.groups.tables):
@@ -167,7 +164,7 @@ class RbacIndex:
         errors: list[str] = []
         keys = self._held_bindings(identity, namespace)
         for role in dict.fromkeys(self._bindings[key].role for key in keys):
-            rules = self._roles.get(role)
+            rules = self._roles[role].rules
             if rules is None:
                 errors.append(role.missing)
             else:
@@ -177,39 +174,37 @@ class RbacIndex:
     def _search(
         self, scope: Scope, identity: Identity, info: RequestInfo, entries: Sequence[str]
     ) -> Decision | None:
-        grants = scope.users.grants.get(identity.name)
-        if grants is not None:
-            if grants is _STALE:
-                grants = self._compiled(scope.users, identity.name)
-            found = find(grants, info, entries)
-            if found is not None:
-                return found
-        groups, entry = scope.groups.grants, entries[0]
-        for group in identity.groups:
-            grants = groups.get(group)
-            if grants is None:
-                continue
-            if grants is _STALE:
-                grants = self._compiled(scope.groups, group)
-            # Most groups hold nothing on the resource: skip the call, which costs the most.
-            if entry in grants or ALL in grants or len(entries) > 2:
-                found = find(grants, info, entries)
-                if found is not None:
-                    return found
+        entry, is_part = entries[0], len(entries) > 2
+        for role, decision in self._counted(scope, identity):
+            grants = role.grants
+            # Most roles grant nothing on the resource: skip the call, which costs the most.
+            if (entry in grants or ALL in grants or is_part) and allow(grants, info, entries):
+                return decision
         return None
 
-    def _compiled(self, holders: Holders, name: str) -> Grants:
-        grants = holders.tables[name].compile(self._bindings, self._roles)
-        holders.grants[name] = grants
-        return grants
+    def _counted(self, scope: Scope, identity: Identity) -> Iterator[tuple[Role, Decision]]:
+        """The roles of the user, and each once of those of the groups, as far as they count."""
+        for holders, names in ((scope.users, (identity.name,)), (scope.groups, identity.groups)):
+            seen: set[Role] = set()
+            left = MAX_TEXTS
+            for name in names:
+                roles = holders.roles.get(name)
+                if roles is None:
+                    continue
+                if roles is _STALE:
+                    roles = holders.tables[name].compile(self._bindings, self._roles)
+                    holders.roles[name] = roles
+                for role, decision in roles:
+                    if role not in seen and left >= 0:
+                        seen.add(role)
+                        left -= role.size
+                        if left >= 0:
+                            yield role, decision
 
     def _decide_path(self, identity: Identity, info: RequestInfo) -> Decision:
-        for holders, name in self._everywhere.held(identity):
-            if holders.grants[name] is _STALE:
-                self._compiled(holders, name)
-            found = holders.tables[name].find_path(info)
-            if found is not None:
-                return found
+        for role, decision in self._counted(self._everywhere, identity):
+            if role.allows_path(info):
+                return decision
         return self._refusal(identity, "") if self._missing else NO_OPINION
 
     def _refusal(self, identity: Identity, namespace: str) -> Decision:
@@ -230,24 +225,13 @@ class RbacIndex:
         return self._namespaces.get(namespace) if namespace else self._everywhere
 
     def _note_missing(self, role: RoleKey) -> None:
-        if role in self._bindings_of_role and role not in self._roles:
+        is_bound, exists = role in self._bindings_of_role, self.role(role) is not None
+        if not (is_bound or exists):
+            self._roles.pop(role, None)
+        if is_bound and not exists:
             self._missing.add(role)
         else:
             self._missing.discard(role)
-
-    def _touch(self, role: RoleKey) -> None:
-        """A role changed, and with it the grants of all its subjects."""
-        self._note_missing(role)
-        bindings = [self._bindings[key] for key in self._bindings_of_role.get(role, ())]
-        if sum(len(binding.subjects) for binding in bindings) > _SUBJECTS_AT_ONCE:
-            for namespace in {binding.namespace for binding in bindings}:
-                (self._scope(namespace) or Scope()).make_stale()
-            return
-        for binding in bindings:
-            scope = self._scope(binding.namespace) or Scope()
-            for subject in binding.subjects:
-                holders, name = scope.of(subject)
-                holders.grants[name] = _STALE
 
 
 def _first(rules: Sequence[Rule]) -> Iterator[Rule]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import MAX_TEXTS, Binding, RoleKey, Rule, Subject
-from orch.server.authz.table import Table
+from orch.server.authz.table import Role, Table
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from tests.examples import examples
@@ -198,6 +198,20 @@ def test_a_change_of_a_role_reaches_every_one_of_very_many_subjects() -> None:
     assert not index.decide(last, GET_POD).allowed
 
 
+def test_a_role_is_looked_at_once_for_all_groups_and_of_many_the_first_count() -> None:
+    index = RbacIndex()
+    groups = tuple(f"g{number}" for number in range(100))
+    many = tuple(Rule((f"v{n}",), ("",), ("nodes",)) for n in range(MAX_TEXTS // 3 - 1))
+    held = tuple(Subject("Group", group) for group in groups[:-1])
+    for name, rules, subjects in (("r", many, held), ("pods", (PODS,), ())):
+        index.put_role(RoleKey("red", name), rules)
+        last = (*subjects, Subject("Group", groups[-1]))
+        index.put_binding(Binding("red", name, RoleKey("red", name), last))
+    assert index.decide(Identity("ann", groups), GET_POD).allowed
+    index.put_role(RoleKey("red", "r"), (*many, many[0]))
+    assert not index.decide(Identity("ann", groups), GET_POD).allowed
+
+
 def test_a_review_of_endless_rules_is_incomplete() -> None:
     index = RbacIndex()
     index.put_role(CLUSTER, tuple(Rule((f"v{n}",), ("",), ("nodes",)) for n in range(5_000)))
@@ -219,11 +233,9 @@ def test_large_sets_of_names_go_with_their_role_and_small_ones_are_shared() -> N
     """4,096 were kept: a role of 10,000 names took 2.4 MiB each time that it was changed."""
 
     def names_of(*names: str) -> frozenset[str]:
-        table = Table({("red", "b"): Subject("User", "ann")})
-        binding = Binding("red", "b", CLUSTER)
-        rule = Rule(("get",), ("",), ("pods",), names)
-        grants = table.compile({("red", "b"): binding}, {CLUSTER: (rule,)})
-        return grants["pods"][0].names
+        role = Role()
+        role.put((Rule(("get",), ("",), ("pods",), names),))
+        return role.grants["pods"][0].names
 
     for large in (tuple(f"n{number}" for number in range(100)), ("n" * 2000,)):
         gone = weakref.ref(names_of(*large))
