@@ -18,7 +18,11 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TypeVar
 
+from aiohttp import web
+
 from orch.component.http.fair_queue import Bounds, Turns
+from orch.component.http.sliced_response import Data as Body
+from orch.component.http.sliced_response import LazyBody, body_of
 from orch.server.request import bodies, media
 from orch.server.request.bodies import values_in
 
@@ -128,3 +132,18 @@ async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
         if time.monotonic() > ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + TURN_S
+
+
+async def beginning(response: web.StreamResponse | None, most: int) -> Body:
+    """The body of an answer; one that is made while it is sent up to `most` bytes or a little more,
+    b"" where there is none.
+    """
+    body = response.body if isinstance(response, web.Response) else None
+    if not isinstance(body, LazyBody):
+        return body_of(response) or b""
+    made = bytearray()
+    async for piece in in_turns(body.pieces()):
+        made += piece
+        if len(made) >= most:
+            break
+    return made

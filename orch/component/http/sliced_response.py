@@ -135,11 +135,7 @@ class LazyBody(_LargeBody):
         self._hold = hold
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self.whole().decode(encoding, errors)
-
-    def whole(self) -> bytes:
-        """All of it at once, for an audit log that asks for it."""
-        return b"".join(self.pieces())
+        return b"".join(self.pieces()).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         transport = writer.transport if isinstance(writer, StreamWriter) else None
@@ -245,10 +241,8 @@ def size_of(response: web.StreamResponse | None) -> int | None:
 
 
 def body_of(response: web.StreamResponse | None) -> Data | None:
-    """The whole body, copied only from pieces; None for a streamed response, or without a body."""
+    """The whole body; None without one, and where it is made while it is sent."""
     body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, LazyBody):
-        return body.whole()
     data = body.original if isinstance(body, SlicedBody) else body
     return data if isinstance(data, bytes | bytearray) else None
 

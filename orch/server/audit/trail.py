@@ -34,6 +34,7 @@ from orch.wire.times import format_micro_time
 HEADER = "Audit-Id"
 _ID_MAX = 64
 _AGENT_MAX = 1024
+_TRUNCATED = "audit.orch.io/truncated"  # the answer is too large to be written down
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,12 @@ class Trail:
             if sent is not None:
                 more["requestObject"] = _without_token(self.info, sent)
         if self.level >= Level.REQUEST_RESPONSE:
-            answered = _response_object(response)
+            body = await turns.beginning(response, bodies.MAX_BYTES + 1)
+            answered = _as_object(body) if len(body) <= bodies.MAX_BYTES else None
             if answered is not None:
                 more["responseObject"] = _without_token(self.info, answered)
+            elif body:  # to read a list of 36 MB again took half a second
+                self.annotations[_TRUNCATED] = "true"
         self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
@@ -112,7 +116,7 @@ class Trail:
             return {"code": 0, "message": "the client left before the answer"}
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
-            answer = _response_object(response) or {}
+            answer = _as_object(body_of(response) or b"") or {}
             quoting = self.level >= Level.REQUEST and not _is_about_tokens(self.info)
             shown = ("status", "reason", "message")[: 3 if quoting else 2]
             status |= {name: answer[name] for name in shown if answer.get(name)}
@@ -190,11 +194,6 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
         return bodies.decode_object(body, kind) if body else None
     except ApiError:
         return _as_object(body)
-
-
-def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | None:
-    body = body_of(response)
-    return None if body is None else _as_object(body)
 
 
 _ABOUT_TOKENS = (("tokenreviews", ""), ("serviceaccounts", "token"))

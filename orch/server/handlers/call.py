@@ -20,7 +20,6 @@ from orch.component.http.sliced_response import (
     Data,
     LazyBody,
     SlicedBody,
-    body_of,
     compress,
     respond,
 )
@@ -277,24 +276,11 @@ async def finished(request: web.Request, response: web.StreamResponse) -> web.St
     """The answer in YAML if that is what it says it is, and compressed if it is large."""
     if isinstance(response, web.Response) and response.content_type == media.YAML:
         turns.weigh(b"", httpd.connection_of(request).owner)
-        read = partial(_beginning, response, bodies.YAML_MAX_BYTES + 1)
+        read = partial(turns.beginning, response, bodies.YAML_MAX_BYTES + 1)
         response.body = await turns.aside_of(read, _in_yaml)
     if request.method == "GET":
         compress(request, response)
     return response
-
-
-async def _beginning(response: web.Response, most: int) -> Data:
-    """A body that is made while it is sent is made up to `most` bytes or a little more."""
-    body = response.body
-    if not isinstance(body, LazyBody):
-        return body_of(response) or b""
-    made = bytearray()
-    async for piece in turns.in_turns(body.pieces()):
-        made += piece
-        if len(made) >= most:
-            break
-    return made
 
 
 def _in_yaml(body: Data) -> SlicedBody:

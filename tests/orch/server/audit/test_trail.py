@@ -165,6 +165,20 @@ async def test_each_level_has_the_objects_it_says(audited) -> None:
     assert "responseObject" not in requested | patched
 
 
+async def test_of_an_answer_that_is_too_large_the_event_says_so(audited) -> None:
+    api, _ = audited
+    for name in ("a", "b", "c", "d"):
+        large = {**pod(name), "metadata": {"name": name, "annotations": {"a": "x" * 200_000}}}
+        large["spec"]["containers"][0]["args"] = ["x" * 600_000]
+        assert (await api.call("POST", PODS, large)).status == 201
+    for path in (PODS, f"{PODS}?fieldSelector=metadata.name%3Da"):
+        assert (await api.call("GET", path)).status == 200
+    *_, all_of_them, one = await events(audited, 6)
+    assert "responseObject" not in all_of_them
+    assert all_of_them["annotations"]["audit.orch.io/truncated"] == "true"
+    assert one["responseObject"]["items"][0]["metadata"]["name"] == "a"
+
+
 async def test_what_was_said_in_yaml_is_written_down_as_what_it_means(audited) -> None:
     api, _ = audited
     text, yaml = orjson.dumps(pod()).replace(b'"c"', b"c"), "application/yaml"
