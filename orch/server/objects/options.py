@@ -209,7 +209,7 @@ def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
         continuation=continuation,
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         send_initial_events=None if initial is None else is_true(initial),
-        timeout_s=timeout_s if timeout_s and timeout_s > 0 else None,
+        timeout_s=max(timeout_s, 0) if timeout_s else None,
     )
 
 

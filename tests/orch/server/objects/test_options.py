@@ -47,6 +47,7 @@ from orch.wire.errors import ApiError
         ({"limit": ""}, False, ListOptions()),
         ({"timeoutSeconds": "9"}, True, ListOptions(timeout_s=9)),
         ({"timeoutSeconds": "0"}, True, ListOptions()),
+        ({"timeoutSeconds": "-5"}, True, ListOptions(timeout_s=0)),
         ({"allowWatchBookmarks": "true"}, True, ListOptions(bookmarks=True)),
         (
             {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"},
