@@ -105,8 +105,9 @@ class CustomKinds:
             await self._read_again(name, stored)
         read_all = {name: read for name, read in self._read.items() if name in self._stored}
         verdicts = decide([read.definition for read in read_all.values()])
-        for name, read in read_all.items():
-            self._serve(name, read, verdicts[name])
+        async for name, read in turns.in_turns(read_all.items()):
+            if self._read.get(name) is read:
+                self._serve(name, read, verdicts[name])
         for name, read in read_all.items():
             try:
                 await self._tell(name, read, verdicts[name])
