@@ -12,12 +12,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import orjson
+
 from orch.server.request.bodies import too_large
 from orch.server.strategy.base import Document, Strategy, keep
 from orch.server.strategy.definitions import storage_version
 from orch.wire import jsonpath
 from orch.wire.errors import Cause
 from orch.wire.managed.field_sets import NOTHING
+from orch.wire.patch.patch import count_values
 from orch.wire.records.configuration import CustomObject
 from orch.wire.records.kinds import ALL_VERBS, Resource
 from orch.wire.structural.schema import Schema, TooManyDefaults
@@ -27,6 +30,7 @@ from orch.wire.tables.layout import NAME, Cell, Column, Layout, Record, name, si
 _FIELDS_SHOWN = 100
 _PATH_MAX = 1000  # characters
 _TEXT_MAX = 1000  # of a cell
+_WALKED_MAX = 60_000  # values that the columns of a row go through, at 0.4 µs
 _WHOLE_MAX = 2**63
 _WARNING_MAX = 256  # characters, as in the reference
 
@@ -200,11 +204,22 @@ def _layout(columns: Iterable[Mapping[str, Any]]) -> Layout | None:
         for column in listed
     )
     readers = [partial(_cell, c["type"], jsonpath.parse(f"{{{c['jsonPath']}}}")) for c in listed]
+    walks = [_walks(column["jsonPath"]) for column in listed]
 
     def cells(record: Record, now: datetime) -> list[Cell]:
-        return [name(record), *(read(record, now) for read in readers)]
+        left = _WALKED_MAX // count_values(record) if any(walks) else 0
+        row: list[Cell] = [name(record)]
+        for read, walked in zip(readers, walks, strict=True):
+            left -= walked
+            row.append("" if walked and left < 0 else read(record, now))
+        return row
 
     return Layout((NAME, *shown), cells)
+
+
+def _walks(path: str) -> int:
+    """How often it may go through all values of an object; 0 where it only descends by names."""
+    return int("*" in path) + (path.count("[") << path.count(","))
 
 
 def _cell(kind: str, path: tuple[jsonpath.Node, ...], record: Record, now: datetime) -> Cell:
@@ -218,7 +233,10 @@ def _cell(kind: str, path: tuple[jsonpath.Node, ...], record: Record, now: datet
     value = found[0]
     match kind:
         case "string":
-            return jsonpath.text(value)[:_TEXT_MAX]
+            if isinstance(value, str):
+                return value[:_TEXT_MAX]
+            shown = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # ten times as quick as `json`
+            return shown[: 4 * _TEXT_MAX].decode(errors="ignore")[:_TEXT_MAX]
         case "date":
             return since(value, now) if isinstance(value, str) else ""
         case "boolean":

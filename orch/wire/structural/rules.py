@@ -27,6 +27,7 @@ RULES = "x-kubernetes-validations"
 
 MAX_DEPTH = 40
 MAX_NODES = 10_000
+MAX_PATTERNS = 500  # different ones: each takes up to 20 ms to compile
 MAX_ALTERNATIVES = 500  # all members of allOf, anyOf, oneOf and not
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -62,6 +63,7 @@ class _Walk:
     def __init__(self) -> None:
         self._nodes = 0
         self._alternatives = 0
+        self._patterns: set[str] = set()
 
     def node(self, schema: Any, path: str, depth: int) -> Iterator[Cause]:
         """The violations of a node that describes values, and of those below it."""
@@ -86,6 +88,10 @@ class _Walk:
             return [causes.too_long(path, f"may not be nested deeper than {MAX_DEPTH} levels")]
         if self._nodes >= MAX_NODES:
             return [causes.too_many(path, self._nodes, MAX_NODES)]
+        if isinstance(pattern := schema.get("pattern"), str):
+            self._patterns.add(pattern)
+        if len(self._patterns) > MAX_PATTERNS:
+            return [causes.too_many(f"{path}.pattern", len(self._patterns), MAX_PATTERNS)]
         return [*_misshapen(schema, path)]
 
     def _junctors(self, schema: Schema, outer: Any, path: str, depth: int) -> Iterator[Cause]:

@@ -3,17 +3,21 @@
 Its patterns are matched in linear time, without backtracking. It holds the interpreter while it
 works, so a large schema is compiled in parts of few nodes, a text that is held against a pattern is
 bounded, each such text is matched by a call of its own, between which others have their turn, and
-of a large object only the first problem of each part is looked for.
+of a large object only the first problem of each part is looked for. Each problem that it tells
+comes with copies of the value.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 import jsonschema_rs
+import orjson
 
 from orch.wire import causes
 from orch.wire.errors import Cause
@@ -28,11 +32,15 @@ _PATTERN_BYTES = 50_000  # compiled
 # at most. (With a bound on the automaton that is made meanwhile, every text took that.)
 _TEXT_BOUNDS = ((1_000, 65_536), (5_000, 8_192), (20_000, 4_096), (_PATTERN_BYTES, 2_048))
 _PATTERN_FORMAT = "pattern "  # a format of that name stands for the pattern that follows
+_ESCAPES = re.compile(r"\\[dDsSwW]")
+_ESCAPES_MAX = 50  # the library takes time with the square of their number: 5 ms for these
 _PART_NODES = 150  # about 5 ms to compile
 _ALL_PROBLEMS = 1_000  # values; of larger parts only the first problem is told
+_ALL_BYTES = 64 * 1024  # likewise, as JSON
 
-_COPIED = ("format", "maxLength", "minLength", "maxItems", "minItems", "multipleOf", "enum",
-           "required", "maxProperties", "minProperties")  # fmt: skip
+_COPIED = ("maxLength", "minLength", "maxItems", "minItems", "multipleOf", "enum", "required",
+           "maxProperties", "minProperties")  # fmt: skip
+_FORMATS = ("date", "date-time", "email", "hostname", "ipv4", "ipv6", "uri")
 _LIMITS = (("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum"))
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -52,10 +60,10 @@ _TEXTS = {
     "falseSchema": "is too long to be held against its pattern ("
                    f"{_TEXT_BOUNDS[0][1]} characters, {_TEXT_BOUNDS[-1][1]} where that is complex)",
     "anyOf": "must fit one of the alternatives in anyOf",
-    "oneOfNotValid": "must fit exactly one of the alternatives in oneOf",
-    "oneOfMultipleValid": "must fit only one of the alternatives in oneOf",
+    "oneOf": "must fit exactly one of the alternatives in oneOf",
     "not": "must not fit the schema in not",
 }  # fmt: skip
+_ALTERNATIVES = ("anyOf", "oneOf")
 
 
 Formats = dict[str, Callable[[str], bool]]
@@ -77,6 +85,8 @@ def _pattern(pattern: str) -> _Pattern | str:
     """What is wrong with a pattern that cannot be used."""
     if len(pattern) > PATTERN_MAX:
         return f"may not be longer than {PATTERN_MAX} characters"
+    if len(_ESCAPES.findall(pattern)) > _ESCAPES_MAX:
+        return f"may not have more than {_ESCAPES_MAX} escapes of classes such as \\d"
     for size, text_bound in _TEXT_BOUNDS:
         options = jsonschema_rs.RegexOptions(size_limit=size)
         try:
@@ -116,7 +126,7 @@ class Validator:
                 yield from self.items.problems(item, (*path, index))
 
     def _told(self, value: Any, path: tuple[str | int, ...]) -> Iterator[Cause]:
-        if count_values(value) <= _ALL_PROBLEMS:
+        if count_values(value) <= _ALL_PROBLEMS and len(orjson.dumps(value)) <= _ALL_BYTES:
             for error in self.own.iter_errors(value):
                 yield _cause(error, value, path)
             return
@@ -153,12 +163,14 @@ def _part(schema: Schema) -> Validator:
 
 
 def _nodes(schema: Any) -> int:
-    """The nodes that describe values; quadratic at most in the depth, which is bounded."""
+    """The nodes that a value is held against; quadratic at most in the depth, which is bounded."""
     if not isinstance(schema, dict):
         return 0
+    members = (schema.get(name) or () for name in ("allOf", *_ALTERNATIVES))
     below = [*(schema.get("properties") or {}).values(), schema.get("items"),
-             schema.get("additionalProperties")]  # fmt: skip
-    return 1 + sum(map(_nodes, below))
+             schema.get("additionalProperties"), *chain.from_iterable(members)]  # fmt: skip
+    own = 1 + _PART_NODES * ("multipleOf" in schema)  # 4 to 25 µs for each number: one in a call
+    return own + sum(map(_nodes, below))
 
 
 def _translated(schema: Schema, formats: Formats) -> dict[str, Any]:
@@ -167,9 +179,13 @@ def _translated(schema: Schema, formats: Formats) -> dict[str, Any]:
     """
     below = partial(_translated, formats=formats)
     made = {name: schema[name] for name in _COPIED if name in schema} | _own_rules(schema, formats)
-    for name in ("allOf", "anyOf", "oneOf"):
-        if name in schema:
-            made[name] = [*made.get(name, ()), *map(below, schema[name])]
+    joined = [*made.get("allOf", ()), *map(below, schema.get("allOf") or ())]
+    for name in _ALTERNATIVES:
+        if name in schema:  # by itself it tells a copy of the value for each: 5 GB of a 3 MB text
+            fits = {name: [*map(below, schema[name])]}
+            joined.append({"if": fits, "else": {"not": {"title": name}}})
+    if joined:
+        made["allOf"] = joined
     for name in ("not", "items", "additionalProperties"):
         if isinstance(schema.get(name), dict):
             made[name] = below(schema[name])
@@ -189,6 +205,8 @@ def _own_rules(schema: Schema, formats: Formats) -> dict[str, Any]:
     for limit, exclusive in _LIMITS:
         if limit in schema:
             made[exclusive if schema.get(exclusive) else limit] = schema[limit]
+    if schema.get("format") in _FORMATS:
+        made["format"] = schema["format"]
     if "pattern" in schema:
         pattern = _pattern(schema["pattern"])
         if isinstance(pattern, str):
@@ -214,7 +232,8 @@ def _cause(error: jsonschema_rs.ValidationError, value: Any, path: tuple[str | i
         case "enum":
             options = kind.options if isinstance(kind.options, list) else [kind.options]
             return causes.not_supported(at, value, map(str, options[:100]))
-    text = _TEXTS.get(kind.name, f"does not fit {kind.name}").format_map(_Told(kind))
+    name = kind.schema.get("title", "not") if kind.name == "not" else kind.name
+    text = _TEXTS.get(name, f"does not fit {name}").format_map(_Told(kind))
     if kind.name == "format" and kind.format.startswith(_PATTERN_FORMAT):
         text = f"should match '{kind.format.removeprefix(_PATTERN_FORMAT)}'"
     return causes.invalid_value(at, value if isinstance(value, str | int | float) else

@@ -119,3 +119,8 @@ def test_what_a_schema_may_cost_is_bounded() -> None:
     assert found(wide)
     choices = {**TEXT, "anyOf": [{"minLength": n} for n in range(rules.MAX_ALTERNATIVES + 1)]}
     assert len(found(choices)) == 1
+    count = rules.MAX_PATTERNS + 1
+    patterns = {f"f{n}": {**TEXT, "pattern": f"^a{n}$"} for n in range(count)}
+    assert len(found({"type": "object", "properties": patterns})) == 1
+    assert not found({"type": "object", "properties": dict.fromkeys(patterns, patterns["f0"])})
+    assert found({**TEXT, "pattern": r"\d" * 60})
