@@ -21,7 +21,6 @@ from typing import TypeVar
 from aiohttp import web
 
 from orch.component.http.fair_queue import Bounds, Turns
-from orch.component.http.sliced_response import Data as Body
 from orch.component.http.sliced_response import LazyBody, body_of
 from orch.server.request import bodies, media
 from orch.server.request.bodies import values_in
@@ -134,7 +133,7 @@ async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
             ends_s = time.monotonic() + TURN_S
 
 
-async def beginning(response: web.StreamResponse | None, most: int) -> Body:
+async def beginning(response: web.StreamResponse | None, most: int) -> bytes | bytearray:
     """The body of an answer; one that is made while it is sent up to `most` bytes or a little more,
     b"" where there is none.
     """

@@ -3,35 +3,23 @@
 Grants lie under the resource they are about, so that a request looks at few of them; they are
 compiled on first use, once for all who hold the role: for each of 300 groups it took 10 ms and 400
 kB. With many subjects a decision costs the memory it has to fetch: so few objects lie between a
-name and its grants, and equal sets are shared.
+name and its grants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple
 
 from orch.server.authz.authorizer import Decision
 from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
 from orch.server.request.attributes import RequestInfo
 
-_SHARED_MAX, _SHARED_CHARS = 32, 1024  # of a set
-
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
 
 
-class Grant(NamedTuple):
-    """`verbs` and `groups` None: any; no `names`: any object."""
-
-    verbs: frozenset[str] | None
-    groups: frozenset[str] | None
-    names: frozenset[str]
-
-
 # By entry of a rule: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
-Grants = dict[str, tuple[Grant, ...]]
+Grants = dict[str, tuple[Rule, ...]]
 
 
 class Role:
@@ -49,11 +37,10 @@ class Role:
     def grants(self) -> Grants:
         """Those on resources."""
         if self._grants is None:
-            grants: dict[str, list[Grant]] = {}
+            grants: dict[str, list[Rule]] = {}
             for rule in self.rules or ():
-                grant = _grant(rule)
                 for entry in dict.fromkeys(rule.resources):
-                    grants.setdefault(entry, []).append(grant)
+                    grants.setdefault(entry, []).append(rule)
             self._grants = {entry: tuple(found) for entry, found in grants.items()}
         return self._grants
 
@@ -98,31 +85,11 @@ def entries_for(info: RequestInfo) -> tuple[str, ...]:
 def allow(grants: Grants, info: RequestInfo, entries: Sequence[str]) -> bool:
     """Whether there is a grant whose verbs, groups and names fit the request."""
     for entry in entries:
-        for verbs, groups, names in grants.get(entry, ()):
+        for rule in grants.get(entry, ()):
             if (
-                (verbs is None or info.verb in verbs)
-                and (groups is None or info.group in groups)
-                and (not names or info.name in names)
+                (info.verb in rule.verbs or ALL in rule.verbs)
+                and (info.group in rule.groups or ALL in rule.groups)
+                and (not rule.names or info.name in rule.names)
             ):
                 return True
     return False
-
-
-def _grant(rule: Rule) -> Grant:
-    return Grant(
-        None if ALL in rule.verbs else _set_of(rule.verbs),
-        None if ALL in rule.groups else _set_of(rule.groups),
-        _set_of(rule.names),
-    )
-
-
-def _set_of(values: Sequence[str]) -> frozenset[str]:
-    """The same object for equal sets, unless they are large: it outlives its role."""
-    found = frozenset(values)
-    is_small = len(found) <= _SHARED_MAX and sum(map(len, found)) <= _SHARED_CHARS
-    return _shared(found) if is_small else found
-
-
-@lru_cache(maxsize=4096)
-def _shared(values: frozenset[str]) -> frozenset[str]:
-    return values
