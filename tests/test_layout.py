@@ -48,7 +48,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/devices/test_registration.py": ("nodeagent.pods.devices.plugin",),
     "nodeagent/pods/test_pod_workers.py": ("nodeagent.pods.worker.services",),
-    "nodeagent/pods/volumes/test_volumes.py": ("nodeagent.pods.volumes.kernel_mounts",),
+    "nodeagent/pods/volumes/test_volumes_mounted.py": ("nodeagent.pods.volumes.kernel_mounts",),
     "nodeagent/profiles/test_lint.py": ("nodeagent.profiles.rules",),
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
     "nodeagent/stats/cgroup/test_readers.py": ("nodeagent.stats.cgroup.sample",),

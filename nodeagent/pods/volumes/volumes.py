@@ -2,7 +2,7 @@
 
 `<root>/pods/<uid>/volumes/<kind>/<name>`; a Memory emptyDir is a tmpfs mounted there, and so is a
 secret where the agent may mount. A hostPath is checked, and created if its type says so. Blocking
-work runs in one thread per call, which waits for no other pod's where a server may not answer. The
+work runs in one thread per call, and in one of its own where a server may not answer. The
 containers' mounts are in `spec.mounts`, the content of files in `spec.volume_files`.
 """
 
@@ -143,14 +143,17 @@ class VolumeStore:
         """Create missing volumes, update files; volume name → path on the host. VolumeError."""
         work = functools.partial(self._prepare, pod, data or ProjectedData())
         name, uid = f"make the volumes of {pod.key}", pod.metadata.uid or ""
-        if any(volume.nfs for volume in pod.spec.volumes or ()):
-            return await self._in_thread(uid, work, name, waits=True)
+        shares = [volume for volume in pod.spec.volumes or () if volume.nfs is not None]
+        others = [volume for volume in pod.spec.volumes or () if volume.nfs is None]
         try:
             async with self._turns.hold(pod.metadata.namespace):
-                return await self._in_thread(uid, work, name, waits=False)
+                places = await self._in_thread(uid, lambda: work(others), name, waits=False)
         except TimeoutError:
             text = f"too many volumes are made in namespace {pod.metadata.namespace}, retrying"
             raise VolumeError(text) from None
+        if shares:  # without a turn, which a server that does not answer would keep
+            places |= await self._in_thread(uid, lambda: work(shares), name, waits=True)
+        return places
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -231,7 +234,7 @@ class VolumeStore:
         """Pods that have a directory here."""
         return await asyncio.to_thread(self._uids)
 
-    def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
+    def _prepare(self, pod: Pod, data: ProjectedData, volumes: Sequence[Volume]) -> dict[str, str]:
         places: dict[str, str] = {}
         room = volume_files.FileRoom()
         _require_few_mounts(pod)
@@ -240,8 +243,7 @@ class VolumeStore:
             directories.make(self.pod_dir(pod.metadata.uid or ""))
         except OSError as error:
             raise VolumeError(f"the directory of the pod: {error}") from error
-        # Servers last: the others need not wait for them.
-        for volume in sorted(pod.spec.volumes or (), key=lambda volume: volume.nfs is not None):
+        for volume in volumes:
             if volume.image is not None:
                 continue  # the runtime mounts it
             try:
