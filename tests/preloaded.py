@@ -6,6 +6,7 @@ has its own arguments, directory, environment and standard streams, and begins i
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -109,6 +110,7 @@ def _loaded(module: str) -> socket.socket:
         command = [sys.executable, "-m", "tests.preloaded", module, str(theirs.fileno())]
         process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()])
     process.returncode = 0  # nobody waits for it
+    atexit.register(ours.close)
     return ours
 
 
