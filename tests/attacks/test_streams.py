@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,13 @@ def tiny_records(send: Send) -> None:
     send(AGREED)
     while True:
         send(b"x")
+
+
+def deaf(send: Send) -> None:
+    send(AGREED)
+    while True:
+        send(b"x")
+        time.sleep(0.1)
 
 
 def endless_head(send: Send) -> None:
@@ -175,6 +183,23 @@ def test_streams_that_nobody_reads_take_no_memory_nobodys_turn_and_not_all_of_a_
     harness.others_undisturbed(seen, limit_ms=250.0)  # each stream takes two handshakes
     harness.no_long_stall(seen)
     eventually(lambda: agent.streams == 0, within_s=20, what="the agent's ends are closed")
+
+
+def test_the_end_of_a_client_is_seen_though_its_node_takes_nothing(
+    world: tuple[Attacked, Agent],
+) -> None:
+    """Nothing more is read of such a client: its stream stayed for a minute."""
+    target, agent = world
+    agent.talk = deaf
+    try:
+        connection, status = opened(target, TENANT, timeout_s=3)
+        with connection, suppress(TimeoutError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            while status == 101:
+                connection.sendall(bytes(65536))
+        eventually(lambda: agent.streams == 0, within_s=20, what="its stream ends")
+    finally:
+        agent.talk = endless
 
 
 def _until_refused(target: Attacked, user: str, ends: ExitStack) -> int:

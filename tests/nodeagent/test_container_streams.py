@@ -5,63 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.container_streams import parse_ports
 from nodeagent.pods.observed import observed_pod
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
 from nodeagent.runtime.endpoint import StreamAddress, StreamOptions
-from nodeagent.wiring.agent import build_streams
-from orch.component.http.intake import Intake, Receiver
-from orch.component.streams import spdy, upgrade, upstream
+from orch.component.streams import upstream
 from orch.wire.errors import ApiError
 from tests.conftest import Pki
 from tests.fakes import pods
 from tests.fakes.agent import ADMIN, MONITORING, Agent, served
-from tests.fakes.streaming import ASK, StreamingServer, streaming, upgraded
-
-EXEC = "/exec/default/web/app?command=sh&command=-c&output=1&error=1"
-TERMINAL = pods.container_data("term", tty=True)
-
-
-@pytest_asyncio.fixture
-async def runtime() -> AsyncIterator[StreamingServer]:
-    async with streaming() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def reached(agent: Agent, runtime: StreamingServer) -> Agent:
-    """An agent whose pod `default/web` has `app` and `term` running, and others that do not."""
-    fake = agent.runtime
-    fake.stream_address = runtime.address
-    spec = base.SandboxSpec("web", "default", pods.UID)
-    sandbox_id = await fake.run_sandbox(spec)
-    for name in ("app", "term"):
-        made = base.ContainerSpec(name, 0, "localhost/busybox:1")
-        await fake.start_container(await fake.create_container(sandbox_id, made, spec))
-    details = [c.detail for c in fake.containers.values() if c.sandbox_id == sandbox_id]
-    sandbox = await fake.sandbox_detail(sandbox_id)
-    registry = agent.services.registry
-    status = {
-        "containerStatuses": [
-            {"name": "ended", "state": {"terminated": {"exitCode": 3}}},
-            {"name": "waiting", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
-        ]
-    }
-    registry.set_desired([pods.pod("app", TERMINAL, "waiting", "ended", "new", status=status)])
-    registry.set_view(observed_pod(pods.UID, [sandbox, *details]))
-    return agent
-
-
-def framed(data: bytes) -> bytes:
-    return spdy.FrameWriter().write(spdy.Data(1, data))
+from tests.fakes.streamed_agent import EXEC, WEBSOCKET, framed
+from tests.fakes.streamed_agent import reached as reached
+from tests.fakes.streamed_agent import runtime as runtime
+from tests.fakes.streaming import ASK, StreamingServer, upgraded
 
 
 def asked(agent: Agent) -> list[tuple[str, tuple[object, ...], StreamOptions]]:
@@ -154,39 +116,6 @@ async def test_what_is_no_frame_never_reaches_the_runtime(
     assert got == framed(b"one")
 
 
-async def test_the_time_that_frames_take_is_that_of_the_pod_s_namespace(
-    reached: Agent, runtime: StreamingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The API server's address was the one payer: a flood of one tenant delayed all others. What
-    waits for its time when the client ends still arrives.
-    """
-    payers, got = set[object](), bytearray()
-    take = Intake.take
-
-    def noted(intake: Intake, receiver: Receiver) -> None:
-        payers.add(receiver.payer)
-        take(intake, receiver)
-
-    async def keep(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            got.extend(data)
-
-    monkeypatch.setattr(Intake, "take", noted)
-    runtime.talk = keep
-    frames = spdy.FrameWriter().write(spdy.Ping(1)) * 10_000
-    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
-        assert payers == {"127.0.0.1"}
-        payers.clear()
-        client.writer.write(frames)
-        await client.writer.drain()
-        client.writer.close()
-        async with asyncio.timeout(20):
-            while len(got) < len(frames):
-                await asyncio.sleep(0.01)
-    assert got == frames
-    assert payers == {"default"}
-
-
 async def test_a_stopped_pod_has_no_ports(reached: Agent) -> None:
     view = reached.services.registry.view(pods.UID)
     stopped = replace(view.sandboxes[0].sandbox, state=base.SandboxState.NOT_READY)
@@ -266,10 +195,6 @@ async def test_a_streaming_server_that_is_away_is_named(
 
 
 V4 = "v4.channel.k8s.io"
-WEBSOCKET = (
-    "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -300,26 +225,6 @@ async def test_what_the_runtime_does_not_speak_is_translated(
     assert f"Upgrade: {name}" in lines
     named = "Sec-WebSocket-Protocol" if name == "websocket" else "X-Stream-Protocol-Version"
     assert f"{named}: {protocol}" in lines
-
-
-async def test_messages_of_many_streams_are_kept_short(
-    reached: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """384 streams with 4 MiB of a message each, half sent, took 1.5 GiB of the agent."""
-    monkeypatch.setattr(upgrade, "ROOMY", 1)
-    asked = "GET /portForward/default/web"
-    headers = (*WEBSOCKET, "Sec-WebSocket-Protocol: SPDY/3.1+portforward.k8s.io")
-    tls = reached.context(ADMIN)
-    head = b"\x82\xff" + (200_000).to_bytes(8, "big")
-    async with (
-        upgraded(reached.port, asked, headers, tls=tls) as first,
-        upgraded(reached.port, asked, headers, tls=tls) as second,
-        asyncio.timeout(10),
-    ):
-        for client in (first, second):
-            client.writer.write(head)
-        assert (await second.reader.readuntil(b"\x03\xf1"))[-4] == 0x88  # closed: too large
-        assert not first.reader.at_eof()
 
 
 async def test_a_command_without_streams_answers_with_its_output(reached: Agent) -> None:
@@ -372,33 +277,6 @@ async def test_without_debugging_what_remains_is_health_and_statistics(
             assert (await ask("GET", path)).status == 404
         for path in ("/healthz", "/metrics", "/pods", "/stats/summary"):
             assert (await ask("GET", path)).status == 200
-
-
-async def test_a_stream_that_is_idle_for_the_configured_time_ends(reached: Agent, pki: Pki) -> None:
-    config = NodeAgentConfiguration.model_validate({"streamingConnectionIdleTimeout": "200ms"})
-    registry = reached.services.registry
-    base: Any = SimpleNamespace(registry=registry, runtime=reached.runtime, config=config)
-    services = replace(reached.services, streams=build_streams(base))
-    async with (
-        served(Agent(services, reached.runtime, pki), pki.server(), pki.ca_file) as agent,
-        upgraded(agent.port, f"POST {EXEC}", tls=agent.context(ADMIN)) as client,
-        asyncio.timeout(10),
-    ):
-        assert client.status == 101
-        assert await client.reader.read() == b""
-
-
-async def test_streams_end_when_the_agent_stops(reached: Agent, runtime: StreamingServer) -> None:
-    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
-        assert await client.say(framed(b"x")) == framed(b"x")
-        await reached.app.shutdown()
-        async with asyncio.timeout(10):
-            assert await client.reader.read() == b""
-    async with upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client:
-        assert (client.status, await client.body()) == (503, "this server is stopping")
-    async with asyncio.timeout(10):
-        while runtime.open:
-            await asyncio.sleep(0.01)
 
 
 def test_ports_are_bounded() -> None:

@@ -21,7 +21,7 @@ from aiohttp.web_request import BaseRequest
 from orch.component.http import tcp
 from orch.component.http.fair_queue import Turns
 from orch.component.http.intake import Intake
-from orch.component.http.slow_clients import SlowClients
+from orch.component.http.slow_clients import STALL_S, SlowClients
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 
@@ -93,6 +93,7 @@ class Connection(web.RequestHandler):
         self.turns: Turns | None = None  # of all connections of the listener, for costly answers
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self.is_patient = False
+        self._received_s = 0.0  # when it last was something
         self._head_bytes = 0  # received of a head that is not complete
         self._body_bytes = 0  # received of the latest body, with its framing
         self._body: StreamReader | None = None  # of the latest request
@@ -131,6 +132,18 @@ class Connection(web.RequestHandler):
         more = self._message_tail or self._messages or self._head_bytes or self._unparsed
         return not more and self.transport is not None and not self.transport.is_closing()
 
+    @property
+    def is_left(self) -> bool:
+        """The client is gone, which nothing else tells while nothing is read. What it sent before a
+        clean end has STALL_S whenever something of it was taken.
+        """
+        if self.socket is None or self.transport is None:
+            return False
+        state = tcp.state_of(self.socket.get_extra_info("socket"))
+        is_unread = state == tcp.CLOSE_WAIT and not self.transport.is_reading()
+        is_stuck = is_unread and self._loop.time() > self._received_s + STALL_S
+        return is_stuck or state == tcp.CLOSED
+
     def hand_over(
         self, heir: asyncio.Protocol, *, easy_bytes: Callable[[], int] | None = None
     ) -> None:
@@ -145,7 +158,9 @@ class Connection(web.RequestHandler):
         self._resume_transport_reading()
 
     def drop(self) -> None:
-        """Cut the connection without a response."""
+        """Cut the connection without a response; what the client has sent is for nobody."""
+        if self._heir is not None:
+            self._heir.connection_lost(ConnectionResetError())
         tcp.abort(self.socket)
         self.end()
 
@@ -190,6 +205,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse it, with what is left of earlier data; or later, when the intake has time."""
+        self._received_s = self._loop.time()
         is_free = not self._is_sliced or self.intake_for(len(data)) is None
         if is_free and not self._unparsed:
             self._receive(data)
@@ -328,8 +344,8 @@ class Connection(web.RequestHandler):
             self._unparsed = b""
             if task is not None and not wanted:
                 task.cancel()
-        elif not self._is_taken:
-            self._heir.connection_lost(None)
+        elif exc is not None or not self._is_taken:
+            self._heir.connection_lost(ConnectionResetError() if exc else None)
         self.end()
 
     def claim(self, owner: object, rank: Rank) -> bool:

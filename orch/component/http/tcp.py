@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import socket
+import struct
 import time
 from asyncio.trsock import TransportSocket
 from typing import Any
@@ -26,6 +27,7 @@ PROBES = 3
 _TCP = (socket.AF_INET, socket.AF_INET6)
 UNACKNOWLEDGED_MS = 60_000
 UNSENT_BYTES = 128 * 1024
+CLOSED, CLOSE_WAIT = 7, 8  # of the kernel's states: it is gone, or the peer has sent its last
 QUIET_S = 10.0  # without a refusal, before descriptors are said to suffice again
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_S = 0.005  # of the event loop, where not even refusing works: it would spin
@@ -74,6 +76,23 @@ def abort(transport: asyncio.WriteTransport | None) -> None:
     if transport is not None:
         with contextlib.suppress(AttributeError):
             transport.abort()
+
+
+def reset(transport: asyncio.WriteTransport | None) -> None:
+    """Cut it so that the peer hears of it though it reads nothing; what waits is dropped."""
+    connection: Any = transport.get_extra_info("socket") if transport is not None else None
+    with contextlib.suppress(OSError, AttributeError):  # it was closed meanwhile, or is none
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    abort(transport)
+
+
+def state_of(connection: TransportSocket) -> int:
+    """The kernel's, which changes though nothing is read; 0 for Unix sockets."""
+    if connection.family not in _TCP:
+        return 0
+    with contextlib.suppress(OSError):
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return CLOSED
 
 
 def limit_unsent(connection: TransportSocket) -> None:

@@ -2,7 +2,7 @@
 
 A side that does not take what it is sent stops the other side's reading, so both buffers stay at
 what the transports hold. When a side ends, the other still gets what is on its way, and is then
-closed. Knows bytes only.
+closed; of a client that was reset nothing more is passed on. Knows bytes only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orch.component.http import tcp
+from orch.component.http.slow_clients import STALL_S
 from orch.component.process.loops import Backoff
 
 LINGER_S = 300.0  # for what is on its way when the other side has ended
@@ -58,7 +59,7 @@ class End(asyncio.Protocol):
         self._splice.side_is_full(self._number, full=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._splice.side_lost(self._number)
+        self._splice.side_lost(self._number, was_reset=exc is not None)
 
 
 CLIENT, UPSTREAM = 0, 1
@@ -104,16 +105,19 @@ class Splice:
     async def _deliver(self, unsent_bytes: Callable[[], int]) -> None:
         """Wait until both sides have what is on its way to them."""
         client, upstream = self._sides
-        until_s = self._loop.time() + LINGER_S
+        until_s, moved_s, left_bytes = self._loop.time() + LINGER_S, 0.0, 0
         looks = Backoff(_LOOK_S, 1.5, _LAST_LOOK_S)
-        while self._loop.time() < until_s:
-            waits = not client.is_lost and unsent_bytes() > 0
-            waits |= not upstream.is_lost and upstream.transport.get_write_buffer_size() > 0
-            if not waits:
+        while (now_s := self._loop.time()) < until_s:
+            before_bytes = left_bytes
+            left_bytes = 0 if upstream.is_lost else upstream.transport.get_write_buffer_size()
+            moved_s = moved_s if left_bytes == before_bytes else now_s
+            if not left_bytes and (client.is_lost or unsent_bytes() <= 0):
                 return
+            if client.is_lost and now_s > moved_s + STALL_S:
+                break
             await asyncio.sleep(looks.next())
-        for side in self._sides:
-            tcp.abort(side.transport)
+        tcp.abort(client.transport)
+        tcp.reset(upstream.transport)
 
     def resume(self) -> None:
         """Begin to read the upstream."""
@@ -145,8 +149,10 @@ class Splice:
             other.transport.write_eof()
         return side.transport.can_write_eof()
 
-    def side_lost(self, number: int) -> None:
+    def side_lost(self, number: int, *, was_reset: bool = False) -> None:
         self._sides[number].is_lost = True
+        if was_reset and number == CLIENT:
+            tcp.reset(self._sides[UPSTREAM].transport)
         # It may take the rest only once its own is read, which goes nowhere.
         _set_reading(self._sides[1 - number], paused=False)
         self.cut(f"{_NAMES[number]} ended it")

@@ -7,6 +7,7 @@ of a program are counted by user, bounded, shared out, and cut together.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -19,7 +20,8 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from orch.component.http import httpd, tcp
-from orch.component.http.connection import allow_pauses
+from orch.component.http.connection import Connection, allow_pauses
+from orch.component.process import loops
 from orch.component.streams import remote_command, spdy, tunnel, upstream, websocket
 from orch.component.streams.remote_command import Wanted
 from orch.component.streams.splice import CLIENT, HELD_BYTES, UPSTREAM, Splice
@@ -33,6 +35,7 @@ SPDY, WEBSOCKET = "spdy/3.1", "websocket"
 _COMMANDS = remote_command.PROTOCOLS
 ROOMY = 32  # so many streams may have the largest messages; those of more have
 MESSAGE_BYTES = 128 * 1024  # which are longer than clients make them
+_LOOK_S = 2.0  # at whether a client is still there
 _FOREVER_S = 10 * 365 * 86400.0
 _ASKED = (
     "Upgrade", "X-Stream-Protocol-Version", "Sec-WebSocket-Key", "Sec-WebSocket-Version",
@@ -194,7 +197,7 @@ class Streams:
         connection.hand_over(splice.ends[CLIENT], easy_bytes=easy_bytes)
         connection.sending_bytes = HELD_BYTES
         allow_pauses(request)
-        with self._cut_by(splice.cut, agreement):
+        with self._cut_by(splice.cut, agreement, connection):
             response = _Switched(status=101, headers=agreement.headers)
             response.force_close()
             await response.prepare(request)
@@ -213,18 +216,22 @@ class Streams:
 
         roomy = len(self._cuts) < ROOMY
         most_bytes = websocket.MAX_MESSAGE_BYTES if roomy else MESSAGE_BYTES
-        with self._cut_by(cut, agreement):
+        with self._cut_by(cut, agreement, httpd.connection_of(request)):
             socket = await websocket.accept(request, translation.protocols, most_bytes=most_bytes)
             ends = upstream.streams_of(agreement)
             await translation.talk(socket, ends, idle_timeout_s=idle_s or _FOREVER_S)
         return socket.response
 
     @contextmanager
-    def _cut_by(self, cut: Callable[[str], None], agreement: Agreement) -> Iterator[None]:
+    def _cut_by(
+        self, cut: Callable[[str], None], agreement: Agreement, client: Connection
+    ) -> Iterator[None]:
+        looking = loops.spawn(_drop_once_left(client), name="look for a client")
         self._cuts.add(cut)
         try:
             yield
         finally:
+            looking.cancel()
             agreement.transport.close()
             self._cuts.discard(cut)
 
@@ -233,6 +240,13 @@ class Streams:
         self._stopping = True
         for cut in self._cuts:
             cut("this server is stopping")
+
+
+async def _drop_once_left(client: Connection) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if client.is_left:
+            client.drop()
 
 
 def _admit(guard: spdy.FrameGuard, cut: Callable[[str], None], data: bytes) -> bytes:
