@@ -53,22 +53,11 @@ _DICTIONARY_TAIL = (
     "application/xml,application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,"
     "deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
+_DICTIONARY_MORE = "version HTTP/1.1 url public set-cookie keep-alive origin"
 DICTIONARY = (
     b"".join(
         _WORD.pack(len(word)) + word.encode()
-        for word in (
-            *_DICTIONARY_WORDS.split(),
-            *(
-                "200 OK",
-                "version",
-                "HTTP/1.1",
-                "url",
-                "public",
-                "set-cookie",
-                "keep-alive",
-                "origin",
-            ),
-        )
+        for word in (*_DICTIONARY_WORDS.split(), "200 OK", *_DICTIONARY_MORE.split())
     )
     + _DICTIONARY_TAIL.encode()
 )

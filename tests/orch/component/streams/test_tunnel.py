@@ -49,6 +49,28 @@ async def test_bytes_pass_as_they_are_both_ways() -> None:
         assert received == MIB
 
 
+async def test_frames_are_judged_in_slices_and_data_passes_in_large_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Headers of 4 KiB take 30 bytes: those of 4 KiB made others' p99 12 times that at rest."""
+    sizes, admit = list[int](), spdy.FrameGuard.admit
+
+    def judged(guard: spdy.FrameGuard, data: bytes) -> bytes:
+        sizes.append(len(data))
+        return admit(guard, data)
+
+    monkeypatch.setattr(spdy.FrameGuard, "admit", judged)
+    pings = spdy.FrameWriter().write(spdy.Ping(1)) * 1000
+    async with tunnelled() as (socket, reader, _):
+        await socket.send_bytes(pings)
+        assert await asyncio.wait_for(reader.readexactly(len(pings)), 30) == pings
+        assert max(sizes) <= 512
+        sizes.clear()
+        await socket.send_bytes(MIB)
+        assert await asyncio.wait_for(reader.readexactly(len(MIB)), 30) == MIB
+        assert len(sizes) < 32
+
+
 async def test_a_client_s_end_is_the_runtime_s_after_all_its_bytes() -> None:
     async with tunnelled() as (socket, reader, _):
         await socket.send_bytes(MIB)

@@ -271,7 +271,9 @@ async def test_what_was_sent_before_the_end_still_arrives(front: Front) -> None:
 async def test_frames_are_judged_in_slices_and_all_that_was_sent_arrives(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """64 KiB that had waited in each of many connections were judged in one turn of the loop."""
+    """64 KiB that had waited in each of many connections were judged in one turn of the loop; of
+    frames with large headers even 2 KiB took over a millisecond.
+    """
     sizes, got = [], bytearray()
     admit = spdy.FrameGuard.admit
 
@@ -292,7 +294,7 @@ async def test_frames_are_judged_in_slices_and_all_that_was_sent_arrives(
         client.writer.write_eof()
         await until(lambda: len(got) == len(frames))
     assert got == frames
-    assert max(sizes) <= 4096
+    assert max(sizes) <= 512
 
 
 async def test_large_frames_of_data_pass_in_few_pieces(
