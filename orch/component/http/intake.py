@@ -4,19 +4,21 @@ In one turn the loop reads all sockets that are ready, so without a bound a turn
 as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, with what it left
 of the 10 before, and all together 4, but whoever sends little need not wait for who sends much.
 What is more waits, unparsed: owners come in rotation, with a slice of one of their connections in a
-turn of the loop. Decrypting is charged as well. Knows neither HTTP nor requests.
+turn of the loop. Decrypting is charged as well. An intake that fills pauses goes beyond that while
+the loop has nothing else to do. Knows neither HTTP nor requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 WINDOW_S = 0.010
 OWN_S = 0.002  # of a window, for one owner: twice that is a handshake and the request after it
 ALL_S = 0.004
 LITTLE_S = 0.0003  # of one owner: a few requests
+LOOK_S = 0.001  # until the next look whether the loop has a pause
 
 
 class Receiver(Protocol):
@@ -39,8 +41,9 @@ class Receiver(Protocol):
 class Intake:
     """Parses in its own time: `take` returns at once, with all parsed or the receiver held."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, fills_pauses: bool = False) -> None:
+        self._loop: Any = loop
+        self._fills_pauses = fills_pauses
         self._end_s = 0.0  # of the window
         self._used_s: dict[object, float] = {}  # in the window, by owner
         self._before_s: dict[object, float] = {}  # the same of the window before
@@ -67,17 +70,25 @@ class Intake:
         self._end_s = now_s + WINDOW_S
         self._all_s = 0.0
 
+    def _is_pause(self) -> bool:
+        """Nobody else has anything to do in this turn of the loop."""
+        return self._fills_pauses and not self._loop._ready
+
     def _has_time(self, owner: object) -> bool:
+        if self._is_pause():
+            return True
         own_s = OWN_S + max(OWN_S - self._before_s.get(owner, 0.0), 0.0)
         return self._used_s.get(owner, 0.0) < (own_s if self._all_s < ALL_S else LITTLE_S)
 
     def _parse(self, owner: object, receiver: Receiver) -> bool:
-        """What another receiver takes for what comes out of a slice is charged there."""
-        began_s, before_s = self._loop.time(), self._ever_s
+        """What another receiver takes for what comes out of a slice is charged there; a pause is
+        charged to its owner only.
+        """
+        is_pause, began_s, before_s = self._is_pause(), self._loop.time(), self._ever_s
         more = receiver.parse_slice()
         seconds = self._loop.time() - began_s - (self._ever_s - before_s)
         self._used_s[owner] = self._used_s.get(owner, 0.0) + seconds
-        self._all_s += seconds
+        self._all_s += 0.0 if is_pause else seconds
         self._ever_s += seconds
         return more
 
@@ -95,7 +106,8 @@ class Intake:
         owner = next(filter(self._has_time, self._waiting), None)
         if owner is None:
             if self._waiting:
-                self._going_on = self._loop.call_at(self._end_s, self._go_on)
+                next_s = began_s + LOOK_S if self._fills_pauses else self._end_s
+                self._going_on = self._loop.call_at(min(next_s, self._end_s), self._go_on)
             return
         receivers = self._waiting.pop(owner)
         receiver = receivers.popleft()

@@ -15,13 +15,15 @@ from typing import Any
 from orch.component.http.intake import Intake
 
 SLICE_BYTES = 4096  # decrypted in one go: 178 records of a byte, which take some 0.2 ms
+SERVER_BYTES = 16_384  # likewise of a server's large records: all that is read at once
 
 
 class PacedSocket(asyncio.BufferedProtocol):
     """To TLS the transport of the socket, to which it is the protocol in front of TLS.
 
     `payer` shares the time of one owner; `intake_for` is asked, with the number of bytes, whose
-    time a connection takes: None for as much as it likes.
+    time a connection takes: None for as much as it likes. So much of large records is decrypted in
+    one go as `large_bytes` says.
     """
 
     _start_tls_compatible = True
@@ -31,10 +33,13 @@ class PacedSocket(asyncio.BufferedProtocol):
         transport: asyncio.Transport,
         payer: Callable[[], object],
         intake_for: Callable[[int], Intake | None],
+        *,
+        large_bytes: int = SLICE_BYTES,
     ) -> None:
         self._transport = transport
         self._payer = payer
         self._intake_for = intake_for
+        self._large_bytes = large_bytes
         self._tls: asyncio.BufferedProtocol  # the first thing that TLS sets
         self._fresh = 0  # bytes in the buffer of TLS
         self._waiting = b""  # for the intake
@@ -112,7 +117,10 @@ class PacedSocket(asyncio.BufferedProtocol):
         """Decrypt the next bytes; whether there are more."""
         size, self._fresh = self._fresh, 0
         if not size and self._waiting:
-            data, self._waiting = self._waiting[:SLICE_BYTES], self._waiting[SLICE_BYTES:]
+            size = self._large_bytes
+            if size > SLICE_BYTES and _are_small(self._waiting):
+                size = SLICE_BYTES
+            data, self._waiting = self._waiting[:size], self._waiting[size:]
             size = len(data)
             memoryview(self._tls.get_buffer(-1))[:size] = data
         if size:
@@ -138,6 +146,13 @@ class PacedSocket(asyncio.BufferedProtocol):
             self._fresh = 0
 
 
+def _are_small(records: bytes) -> bool:
+    """A record's head has two bytes that are 3; of what is encrypted one in 256 is. With fewer than
+    one in a hundred, 16 KiB have 82 records at most, which take 0.2 ms.
+    """
+    return records.count(3) > len(records) // 100
+
+
 async def begin_tls(
     transport: asyncio.Transport,
     protocol: asyncio.Protocol,
@@ -150,7 +165,7 @@ async def begin_tls(
     """The protocol's transport towards a server of that name; what the server sends is decrypted in
     the time of its address. OSError; it is the caller's to close what is left.
     """
-    paced: Any = PacedSocket(transport, lambda: address, lambda _: intake)
+    paced: Any = PacedSocket(transport, lambda: address, lambda _: intake, large_bytes=SERVER_BYTES)
     loop = asyncio.get_running_loop()
     secured = await loop.start_tls(paced, protocol, context, server_hostname=server)
     if secured is None:

@@ -33,7 +33,7 @@ class ShortHeads(aiohttp.TCPConnector):
         loop = asyncio.get_running_loop()
         factory: Any = partial(_Connection, loop=loop)
         self._factory = factory
-        self._intake = Intake(loop)
+        self._intake = Intake(loop, fills_pauses=True)
 
     async def _wrap_create_connection(
         self, *factory: Any, **settings: Any

@@ -76,7 +76,7 @@ class Spares:
 
     async def _connect(self, to: Destination) -> Upstream:
         if self._intake is None:
-            self._intake = Intake(asyncio.get_running_loop())
+            self._intake = Intake(asyncio.get_running_loop(), fills_pauses=True)
         return await upstream.connect(to, self._intake)
 
     async def _add(self, to: Destination) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import re
 import ssl
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 
@@ -197,10 +197,11 @@ async def connect(to: Destination, intake: Intake | None = None) -> Upstream:
     the intake's time, which servers share by their addresses.
     """
     loop, upstream = asyncio.get_running_loop(), Upstream()
-    transport: asyncio.Transport | None = None
+    transport: Any = None
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             transport, _ = await loop.create_connection(lambda: upstream, to.host, to.port)
+            transport.max_size = _READ_BYTES  # asyncio would map 256 KiB anew for each reading
             if to.tls is not None:
                 name = to.name or to.host
                 await begin_tls(

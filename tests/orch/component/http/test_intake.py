@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orch.component.http.intake import ALL_S, LITTLE_S, OWN_S, WINDOW_S, Intake
+from orch.component.http.intake import ALL_S, LITTLE_S, LOOK_S, OWN_S, WINDOW_S, Intake
 
 SLICE_S = OWN_S / 3.9  # four exceed a share, eight that and what was left of the one before
 
@@ -16,11 +16,11 @@ class Clients:
     in order.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, fills_pauses: bool = False) -> None:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "time", lambda: self.now_s)
         self.now_s = 1000.0
-        self.intake = Intake(loop)
+        self.intake = Intake(loop, fills_pauses=fills_pauses)
         self.parsed: list[str] = []
         self.held: list[str] = []
         self.released: list[str] = []
@@ -144,3 +144,18 @@ async def test_a_connection_waits_with_those_of_whoever_it_belongs_to_by_then(
     stranger.payer = "mallory"
     clients.now_s += WINDOW_S
     assert "".join(await clients.turns(6)) == "abacab"
+
+
+async def test_pauses_of_the_loop_are_filled_beyond_all_shares_and_cost_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients = Clients(monkeypatch, fills_pauses=True)
+    clients.send("a", 8)
+    asyncio.get_running_loop().call_soon(clients.parsed.clear)
+    for payer in "ba":
+        clients.send(payer, 14)
+    assert clients.parsed == ["a"] * 8 + ["b"] * 8, "somebody else has something to do"
+    assert await clients.turns(20) == []
+    clients.now_s += LOOK_S
+    await asyncio.sleep(SLICE_S / 2)
+    assert clients.parsed == ["b"]

@@ -9,7 +9,9 @@ import socket
 import pytest
 
 from orch.component.http.intake import OWN_S, WINDOW_S, Intake
-from orch.component.http.paced_socket import SLICE_BYTES, PacedSocket
+from orch.component.http.paced_socket import SERVER_BYTES, SLICE_BYTES, PacedSocket
+
+RECORDS = b"".join(b"\x17\x03\x03" + number.to_bytes(2, "big") for number in range(3276))
 
 
 class Socket(asyncio.Transport):
@@ -47,12 +49,20 @@ class Tls(asyncio.BufferedProtocol):
 
 
 class World:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_free: bool = False) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        is_free: bool = False,
+        large_bytes: int = SLICE_BYTES,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.tls, self.socket = Tls(), Socket()
         monkeypatch.setattr(loop, "time", lambda: self.tls.now_s)
         intake = None if is_free else Intake(loop)
-        self.paced = PacedSocket(self.socket, lambda: "owner", lambda _: intake)
+        self.paced = PacedSocket(
+            self.socket, lambda: "owner", lambda _: intake, large_bytes=large_bytes
+        )
         self.paced.set_protocol(self.tls)
 
     def receive(self, data: bytes) -> None:
@@ -70,15 +80,23 @@ async def test_much_is_decrypted_in_slices_while_nothing_more_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch)
-    sent = bytes(range(256)) * 64
-    world.receive(sent)
+    world.receive(RECORDS)
     assert len(world.tls.slices) == 2 and not world.socket.is_read, "an owner's time is used up"
     world.paced.resume_reading()
     assert not world.socket.is_read, "TLS would read on"
     await world.pass_windows(3)
-    assert b"".join(world.tls.slices) == sent
+    assert b"".join(world.tls.slices) == RECORDS
     assert max(map(len, world.tls.slices)) == SLICE_BYTES
     assert world.socket.is_read
+
+
+async def test_a_servers_large_records_are_decrypted_in_one_go_but_not_its_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, large_bytes=SERVER_BYTES)
+    world.receive(RECORDS[:5] + bytes(16_379))
+    world.receive(RECORDS)
+    assert list(map(len, world.tls.slices)) == [16_384, SLICE_BYTES]
 
 
 async def test_little_waits_as_well_once_the_time_is_used_up(
@@ -106,7 +124,7 @@ async def test_who_is_free_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_what_waited_is_dropped_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    world.receive(b"x" * 16_384)
+    world.receive(RECORDS)
     world.paced.connection_lost(None)
     await world.pass_windows(3)
     assert len(world.tls.slices) == 2
