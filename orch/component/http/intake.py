@@ -57,8 +57,9 @@ class Intake:
         owner, now_s = receiver.payer, self._loop.time()
         if now_s >= self._end_s:
             self._begin(now_s)
-        while owner not in self._waiting and self._has_time(owner):
-            if not self._parse(owner, receiver):
+        is_pause = self._is_pause()
+        while owner not in self._waiting and (is_pause or self._has_time(owner)):
+            if not self._parse(owner, receiver, is_pause=is_pause):
                 receiver.release()
                 return
         receiver.hold()
@@ -75,16 +76,14 @@ class Intake:
         return self._fills_pauses and not self._loop._ready
 
     def _has_time(self, owner: object) -> bool:
-        if self._is_pause():
-            return True
         own_s = OWN_S + max(OWN_S - self._before_s.get(owner, 0.0), 0.0)
         return self._used_s.get(owner, 0.0) < (own_s if self._all_s < ALL_S else LITTLE_S)
 
-    def _parse(self, owner: object, receiver: Receiver) -> bool:
+    def _parse(self, owner: object, receiver: Receiver, *, is_pause: bool) -> bool:
         """What another receiver takes for what comes out of a slice is charged there; a pause is
         charged to its owner only.
         """
-        is_pause, began_s, before_s = self._is_pause(), self._loop.time(), self._ever_s
+        began_s, before_s = self._loop.time(), self._ever_s
         more = receiver.parse_slice()
         seconds = self._loop.time() - began_s - (self._ever_s - before_s)
         self._used_s[owner] = self._used_s.get(owner, 0.0) + seconds
@@ -100,10 +99,10 @@ class Intake:
     def _go_on(self) -> None:
         """Parse one slice of whoever is next; then it is the turn of everything else."""
         self._going_on = None
-        began_s = self._loop.time()
+        is_pause, began_s = self._is_pause(), self._loop.time()
         if began_s >= self._end_s:
             self._begin(began_s)
-        owner = next(filter(self._has_time, self._waiting), None)
+        owner = next((owner for owner in self._waiting if is_pause or self._has_time(owner)), None)
         if owner is None:
             if self._waiting:
                 next_s = began_s + LOOK_S if self._fills_pauses else self._end_s
@@ -115,7 +114,7 @@ class Intake:
             self._waiting[owner] = receivers
         if self._waiting:
             self._going_on = self._loop.call_soon(self._go_on)
-        if self._parse(owner, receiver):
+        if self._parse(owner, receiver, is_pause=is_pause):
             self._wait(receiver.payer, receiver)
         else:
             receiver.release()

@@ -117,11 +117,11 @@ class PacedSocket(asyncio.BufferedProtocol):
         """Decrypt the next bytes; whether there are more."""
         size, self._fresh = self._fresh, 0
         if not size and self._waiting:
-            size = self._large_bytes
-            if size > SLICE_BYTES and _are_small(self._waiting):
-                size = SLICE_BYTES
-            data, self._waiting = self._waiting[:size], self._waiting[size:]
+            data = self._waiting[: self._large_bytes]
+            if len(data) > SLICE_BYTES and _are_small(data):
+                data = data[:SLICE_BYTES]
             size = len(data)
+            self._waiting = self._waiting[size:]
             memoryview(self._tls.get_buffer(-1))[:size] = data
         if size:
             self._tls.buffer_updated(size)

@@ -159,3 +159,18 @@ async def test_pauses_of_the_loop_are_filled_beyond_all_shares_and_cost_nobody_e
     clients.now_s += LOOK_S
     await asyncio.sleep(SLICE_S / 2)
     assert clients.parsed == ["b"]
+
+
+async def test_of_pauses_nothing_is_charged_to_all_though_several_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients = Clients(monkeypatch, fills_pauses=True)
+    asyncio.get_running_loop().call_soon(clients.parsed.clear)
+    for payer in "ab":
+        clients.send(payer, 30)
+    clients.now_s += WINDOW_S
+    await asyncio.sleep(10 * SLICE_S)
+    assert set(clients.parsed[-6:]) == {"a", "b"}
+    asyncio.get_running_loop().call_soon(clients.parsed.clear)
+    clients.send("c", 4)
+    assert clients.parsed.count("c") == 4, "others have their shares"
