@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
         self.turns: Turns | None = None  # of all connections of the listener, for costly answers
         self.sending_bytes = 0  # what is held for the answer, beside the buffers
         self.is_patient = False
-        self._received_s = 0.0  # when it last was something
+        self._heard_s = 0.0  # when it last was seen, or something received of it
         self._head_bytes = 0  # received of a head that is not complete
         self._body_bytes = 0  # received of the latest body, with its framing
         self._body: StreamReader | None = None  # of the latest request
@@ -133,17 +133,16 @@ class Connection(web.RequestHandler):
         more = self._message_tail or self._messages or self._head_bytes or self._unparsed
         return not more and self.transport is not None and not self.transport.is_closing()
 
-    @property
-    def is_left(self) -> bool:
-        """The client is gone, which nothing else tells while nothing is read. What it sent before a
-        clean end has STALL_S whenever something of it was taken.
+    def has_left(self) -> bool:
+        """Whether the client is gone, which nothing else tells while nothing is read. What it sent
+        before a clean end has STALL_S after it is seen, and whenever something of it was taken.
         """
         if self.socket is None or self.transport is None:
             return False
         state = tcp.state_of(self.socket.get_extra_info("socket"))
-        is_unread = state == tcp.CLOSE_WAIT and not self.transport.is_reading()
-        is_stuck = is_unread and self._loop.time() > self._received_s + STALL_S
-        return is_stuck or state == tcp.CLOSED
+        if state != tcp.CLOSE_WAIT or self.transport.is_reading():
+            self._heard_s = self._loop.time()
+        return state == tcp.CLOSED or self._loop.time() > self._heard_s + STALL_S
 
     def hand_over(
         self, heir: asyncio.Protocol, *, easy_bytes: Callable[[], int] | None = None
@@ -206,7 +205,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse it, with what is left of earlier data; or later, when the intake has time."""
-        self._received_s = self._loop.time()
+        self._heard_s = self._loop.time()
         is_free = not self._is_sliced or self.intake_for(len(data)) is None
         if is_free and not self._unparsed:
             self._receive(data)

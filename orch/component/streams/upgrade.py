@@ -245,7 +245,7 @@ class Streams:
 async def _drop_once_left(client: Connection) -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
-        if client.is_left:
+        if client.has_left():
             client.drop()
 
 
