@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -33,19 +34,23 @@ class StreamingServer:
         self.heads: list[bytes] = []
         self.accepted = 0  # connections, used or not
         self.open = 0
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
         self.context: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._unused: set[asyncio.StreamWriter] = set()
 
     @property
     def address(self) -> StreamAddress:
-        return StreamAddress("127.0.0.1", self.port, "/exec/token?x=1")
+        return StreamAddress(self.host, self.port, "/exec/token?x=1")
 
-    async def start(self, context: ssl.SSLContext | None = None) -> None:
+    async def start(
+        self, context: ssl.SSLContext | None = None, *, bound: socket.socket | None = None
+    ) -> None:
+        """On the loopback, if no socket is given."""
         self.context = context
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
-        self.port = self._server.sockets[0].getsockname()[1]
+        bound = bound or socket.create_server((self.host, 0))
+        self._server = await asyncio.start_server(self._serve, sock=bound, ssl=context)
+        self.host, self.port = bound.getsockname()
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -80,9 +85,9 @@ class StreamingServer:
 
 
 @asynccontextmanager
-async def streaming() -> AsyncIterator[StreamingServer]:
+async def streaming(bound: socket.socket | None = None) -> AsyncIterator[StreamingServer]:
     server = StreamingServer()
-    await server.start()
+    await server.start(bound=bound)
     try:
         yield server
     finally:

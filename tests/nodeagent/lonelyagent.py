@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -26,11 +26,9 @@ from orch.component.http.httpd import HttpServer, server_context
 from orch.component.pki import Authority, KeyPair, Subject
 from orch.component.process import clock
 from tests.fakes.link import Link
+from tests.fakes.network import HOST, INSIDE, Network
 from tests.orch.server.harness import LEASES, NODES, Api, Pki, make_pki
 
-_NET = f"10.213.{os.getpid() >> 6 & 255}"  # of this process: others may run the same tests
-_FIRST = (os.getpid() & 63) * 4
-HOST, INSIDE = f"{_NET}.{_FIRST + 1}", f"{_NET}.{_FIRST + 2}"
 LEASE_S = 4  # so that it is renewed every second
 PATIENCE_S = 60.0
 CLUSTER_AGE = timedelta(hours=3)  # so that its certificates are good for a clock that is behind
@@ -39,53 +37,6 @@ kind: NodeAgentConfiguration
 nodeLeaseDurationSeconds: {LEASE_S}
 nodeStatusUpdateFrequency: 1s
 """
-
-
-class Network:
-    """A namespace, a veth pair into it, and its own idea of names."""
-
-    def __init__(self) -> None:
-        self.name = f"agent{os.getpid()}"
-        self._outside, self._inside = f"va{os.getpid()}", f"vb{os.getpid()}"
-        self._hosts = Path("/etc/netns") / self.name / "hosts"
-
-    def make(self) -> None:
-        self._hosts.parent.mkdir(parents=True)
-        self.resolve()
-        (self._hosts.parent / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-        inside = self._inside
-        _ip("netns", "add", self.name)
-        _ip("link", "add", self._outside, "type", "veth", "peer", inside, "netns", self.name)
-        _ip("address", "add", f"{HOST}/30", "dev", self._outside)
-        _ip("link", "set", self._outside, "up")
-        for words in (f"address add {INSIDE}/30 dev {inside}", f"link set {inside} up",
-                      "link set lo up"):  # fmt: skip
-            _ip("-n", self.name, *words.split())
-
-    def remove(self) -> None:
-        _ip("link", "del", self._outside, check=False)
-        _ip("netns", "del", self.name, check=False)
-        shutil.rmtree(self._hosts.parent, ignore_errors=True)
-
-    def resolve(self, *, works: bool = True) -> None:
-        """Written in place: the namespace has this very file mounted."""
-        self._hosts.write_text(f"127.0.0.1 localhost\n{HOST} n1\n" if works else "")
-
-    @contextmanager
-    def dropping(self) -> Iterator[None]:
-        """What the agent sends goes to a station that is not there; nobody is told."""
-        entry = (HOST, "dev", self._inside)
-        nowhere = ("lladdr", "02:00:00:00:00:99", "nud", "permanent")
-        _ip("-n", self.name, "neighbour", "replace", *entry, *nowhere)
-        try:
-            yield
-        finally:
-            _ip("-n", self.name, "neighbour", "del", *entry)
-
-
-def _ip(*arguments: str, check: bool = True) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=30)
-    assert not check or done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
 
 
 class LonelyAgent:

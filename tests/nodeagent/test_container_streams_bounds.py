@@ -20,7 +20,7 @@ from tests.fakes.agent import ADMIN, Agent, served
 from tests.fakes.streamed_agent import EXEC, WEBSOCKET, framed
 from tests.fakes.streamed_agent import reached as reached
 from tests.fakes.streamed_agent import runtime as runtime
-from tests.fakes.streaming import StreamingServer, Upgraded, upgraded
+from tests.fakes.streaming import ASK, StreamingServer, Upgraded, upgraded
 
 ESTABLISHED = 1
 
@@ -103,6 +103,32 @@ async def test_streams_end_when_the_agent_stops(reached: Agent, runtime: Streami
     async with asyncio.timeout(10):
         while runtime.open:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_tunnel", [False, True])
+async def test_a_pod_may_take_none_of_its_input_for_longer_than_one_that_is_gone(
+    reached: Agent, runtime: StreamingServer, monkeypatch: pytest.MonkeyPatch, is_tunnel: bool
+) -> None:
+    """A dump for a database that built an index was cut after a minute."""
+    monkeypatch.setattr(tcp, "UNACKNOWLEDGED_MS", 1000)
+    monkeypatch.setattr(upgrade, "_LOOK_S", 0.05)
+    frames, tls = framed(bytes(64_000)) * 250, reached.context(ADMIN)
+
+    async def build_an_index(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(3)
+        assert await reader.readexactly(len(frames)) == frames
+        writer.write(b"taken")
+
+    runtime.talk = build_an_index
+    asked, headers, head = f"POST {EXEC}", ASK, b""
+    if is_tunnel:
+        asked = "GET /portForward/default/web"
+        headers = (*WEBSOCKET, "Sec-WebSocket-Protocol: SPDY/3.1+portforward.k8s.io")
+        head = b"\x82\xff" + len(frames[:64_008]).to_bytes(8, "big") + bytes(4)
+    async with upgraded(reached.port, asked, headers, tls=tls) as client, asyncio.timeout(30):
+        for start in range(0, len(frames), 64_008):
+            client.writer.write(head + frames[start : start + 64_008])
+        await client.reader.readuntil(b"taken")
 
 
 def unread_bytes(agent: Agent, client: Upgraded) -> int:

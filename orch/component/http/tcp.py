@@ -127,6 +127,33 @@ def limit_unacknowledged(connection: TransportSocket, *, limited: bool) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
 
 
+class PatientLimit:
+    """The limit for unacknowledged data of a peer that may leave its window closed for as long as
+    it answers probes. The kernel counts such a pause, so `renew`, every few seconds, keeps the
+    limit half a minute ahead of it. A probe is sent by then, where it would take up to two minutes;
+    and half a minute after the last answer the limit stays, at which the kernel cuts.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._connection: TransportSocket = transport.get_extra_info("socket")
+        self._backoff = 0  # grows by one with each probe, until the peer takes something
+        self._paused_s = self._answered_s = time.monotonic()
+
+    def renew(self) -> None:
+        now_s, ahead_s = time.monotonic(), UNACKNOWLEDGED_MS / 2000
+        with contextlib.suppress(OSError):  # it was closed meanwhile, or is no TCP
+            info = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 5)
+            retransmits, probes, backoff = info[2:]  # without an answer, the first two
+            if not backoff or backoff < self._backoff:
+                self._paused_s = now_s
+            self._backoff = backoff
+            if not (retransmits or probes):
+                self._answered_s = now_s
+            if now_s < self._answered_s + ahead_s:
+                limit_ms = round((now_s - self._paused_s + ahead_s) * 1000)
+                self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit_ms)
+
+
 class ListeningSocket(socket.socket):
     """Where no descriptor is left for a connection, it is refused: waiting for one would let the
     event loop ask for it without a pause, or log each failure.

@@ -35,7 +35,7 @@ SPDY, WEBSOCKET = "spdy/3.1", "websocket"
 _COMMANDS = remote_command.PROTOCOLS
 ROOMY = 32  # so many streams may have the largest messages; those of more have
 MESSAGE_BYTES = 128 * 1024  # which are longer than clients make them
-_LOOK_S = 2.0  # at whether a client is still there
+_LOOK_S = 2.0  # at whether both ends are still there
 _FOREVER_S = 10 * 365 * 86400.0
 _ASKED = (
     "Upgrade", "X-Stream-Protocol-Version", "Sec-WebSocket-Key", "Sec-WebSocket-Version",
@@ -226,7 +226,7 @@ class Streams:
     def _cut_by(
         self, cut: Callable[[str], None], agreement: Agreement, client: Connection
     ) -> Iterator[None]:
-        looking = loops.spawn(_drop_once_left(client), name="look for a client")
+        looking = loops.spawn(_look_for_ends(client, agreement), name="look for a stream's ends")
         self._cuts.add(cut)
         try:
             yield
@@ -242,8 +242,12 @@ class Streams:
             cut("this server is stopping")
 
 
-async def _drop_once_left(client: Connection) -> None:
+async def _look_for_ends(client: Connection, agreement: Agreement) -> None:
+    """Each may take nothing for as long as it answers; one that does not is cut."""
+    limits = [tcp.PatientLimit(end) for end in (client.socket, agreement.transport) if end]
     while True:
+        for limit in limits:
+            limit.renew()
         await asyncio.sleep(_LOOK_S)
         if client.has_left():
             client.drop()
