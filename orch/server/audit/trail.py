@@ -97,6 +97,12 @@ class Trail:
     async def ended(self, response: web.StreamResponse | None) -> None:
         """None: the client left before the answer."""
         more: dict[str, Any] = {"responseStatus": self._status_of(response)}
+        try:
+            await self._add_objects(response, more)
+        finally:  # also when the client leaves while this awaits its turn
+            self.emit("Panic" if self.panicked else "ResponseComplete", more)
+
+    async def _add_objects(self, response: web.StreamResponse | None, more: dict[str, Any]) -> None:
         if self.level >= Level.REQUEST:
             sent = await _request_object(self.request)
             if sent is not None:
@@ -108,7 +114,6 @@ class Trail:
                 more["responseObject"] = _without_token(self.info, answered)
             elif body:  # to read a list of 36 MB again took half a second
                 self.annotations[_TRUNCATED] = "true"
-        self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
         """The code; for refusals also the reason, and the message, which may quote the request."""

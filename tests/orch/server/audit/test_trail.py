@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from orch.server import turns
 from tests.orch.server.harness import JSON_PATCH, NODES, PODS, Api, Pki, node, pod
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -177,6 +178,27 @@ async def test_of_an_answer_that_is_too_large_the_event_says_so(audited) -> None
     assert "responseObject" not in all_of_them
     assert all_of_them["annotations"]["audit.orch.io/truncated"] == "true"
     assert one["responseObject"]["items"][0]["metadata"]["name"] == "a"
+
+
+async def test_who_leaves_while_an_answer_is_written_down_is_written_down(
+    audited, monkeypatch
+) -> None:
+    api, _ = audited
+    at_it, never = asyncio.Event(), asyncio.Event()
+
+    async def waits(*_: object) -> bytes:
+        at_it.set()
+        await never.wait()
+        return b""
+
+    monkeypatch.setattr(turns, "beginning", waits)
+    _, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=api.context("admin"))
+    writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    async with asyncio.timeout(30):
+        await at_it.wait()
+    writer.transport.abort()
+    (event,) = await events(audited, 1)
+    assert (event["stage"], event["responseStatus"]["code"]) == ("ResponseComplete", 200)
 
 
 async def test_what_was_said_in_yaml_is_written_down_as_what_it_means(audited) -> None:
