@@ -10,27 +10,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orch.server.authz.authorizer import NO_OPINION, Decision, RuleList
-from orch.server.authz.rules import ALL, MAX_TEXTS, Binding, RoleKey, Rule, Subject
-from orch.server.authz.table import BindingKey, Role, Roles, Table, allow, entries_for
+from orch.server.authz.rules import MAX_TEXTS, Binding, RoleKey, Rule, Subject
+from orch.server.authz.table import BindingKey, Bound, Role, Table, entries_for
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
 _ERRORS_SHOWN = 20
 _TEXTS_SHOWN = 10_000
-_STALE: Roles = ((Role(), NO_OPINION),)  # stands for what has to be compiled
+_STALE: tuple[Bound, ...] = ()  # to be compiled: who has a table holds something
 
 
 @dataclass(slots=True, eq=False)
 class Holders:
-    """Users, or groups, by name: their tables, and the roles that most questions need."""
+    """Users, or groups, by name: their tables, and what most questions need of them."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    roles: dict[str, Roles] = field(default_factory=dict)
+    bound: dict[str, tuple[Bound, ...]] = field(default_factory=dict)
 
     def drop(self, name: str) -> None:
         del self.tables[name]
-        del self.roles[name]
+        del self.bound[name]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,13 +40,15 @@ class Scope:
     users: Holders = field(default_factory=Holders)
     groups: Holders = field(default_factory=Holders)
 
-    def held(self, identity: Identity) -> Iterator[tuple[Holders, str]]:
-        """The tables of the identity: where they are, and under which name."""
-        if identity.name in self.users.tables:
-            yield self.users, identity.name
-        for group in identity.groups:
-            if group in self.groups.tables:
-                yield self.groups, group
+    def held(self, identity: Identity) -> list[tuple[Holders, str]]:
+        """The tables of the identity: where they are, and under which name; of its groups in the
+        order of names, as how a client sorts them must not matter.
+        """
+        users, groups = self.users, self.groups
+        found = [(users, identity.name)] if identity.name in users.bound else []
+        if not groups.bound.keys().isdisjoint(identity.groups):
+            found += [(groups, name) for name in sorted(groups.bound.keys() & identity.groups)]
+        return found
 
     def of(self, subject: Subject) -> tuple[Holders, str]:
         """The table of a subject: where it is, and under which name."""
@@ -70,20 +72,18 @@ class RbacIndex:
 
     def __init__(self) -> None:
         self._roles: dict[RoleKey, Role] = {}  # those that exist or are bound
-        self._bindings: dict[BindingKey, Binding] = {}
+        self._bindings: dict[BindingKey, Bound] = {}
         self._bindings_of_role: dict[RoleKey, set[BindingKey]] = {}
         self._everywhere = Scope()
         self._namespaces: dict[str, Scope] = {}
-        self._missing: set[RoleKey] = set()  # bound, but do not exist
 
     def put_role(self, key: RoleKey, rules: tuple[Rule, ...]) -> None:
         self._roles.setdefault(key, Role()).put(rules)
-        self._note_missing(key)
 
     def drop_role(self, key: RoleKey) -> None:
         if key in self._roles:
             self._roles[key].put(None)
-        self._note_missing(key)
+        self._forget(key)
 
     def role(self, key: RoleKey) -> tuple[Rule, ...] | None:
         """The rules of a role; None when there is none."""
@@ -93,8 +93,7 @@ class RbacIndex:
     def put_binding(self, binding: Binding) -> None:
         key = (binding.namespace, binding.name)
         self.drop_binding(key)
-        self._bindings[key] = binding
-        self._roles.setdefault(binding.role, Role())
+        self._bindings[key] = (binding, self._roles.setdefault(binding.role, Role()))
         self._bindings_of_role.setdefault(binding.role, set()).add(key)
         scope = self._scope(binding.namespace) or self._namespaces.setdefault(
             binding.namespace, Scope()
@@ -103,24 +102,23 @@ class RbacIndex:
             holders, name = scope.of(subject)
             table = holders.tables.setdefault(name, Table())
             table.subjects.setdefault(key, subject)
-            holders.roles[name] = _STALE
-        self._note_missing(binding.role)
+            holders.bound[name] = _STALE
 
     def drop_binding(self, key: BindingKey) -> None:
-        binding = self._bindings.pop(key, None)
-        if binding is None:
+        if key not in self._bindings:
             return
+        binding, _ = self._bindings.pop(key)
         users = self._bindings_of_role[binding.role]
         users.discard(key)
         if not users:
             del self._bindings_of_role[binding.role]
-            self._note_missing(binding.role)
+            self._forget(binding.role)
         scope = self._scope(binding.namespace) or Scope()
         for subject in binding.subjects:
             holders, name = scope.of(subject)
             table = holders.tables.get(name)
             if table is not None and table.subjects.pop(key, None) is not None:
-                holders.roles[name] = _STALE
+                holders.bound[name] = _STALE
                 if not table.subjects:
                     holders.drop(name)
         if binding.namespace and not (scope.users.tables or scope.groups.tables):
@@ -128,17 +126,14 @@ class RbacIndex:
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         """Allowed, naming the binding; else no opinion, naming missing roles."""
-        if not info.is_resource:
-            return self._decide_path(identity, info)
-        entries = entries_for(info)
-        found = self._search(self._everywhere, identity, info, entries)
-        if found is None and info.namespace:
-            scope = self._namespaces.get(info.namespace)
-            if scope is not None:
-                found = self._search(scope, identity, info, entries)
-        if found is not None:
-            return found
-        return self._refusal(identity, info.namespace) if self._missing else NO_OPINION
+        entries = entries_for(info) if info.is_resource else ()
+        missing: dict[Role, RoleKey] = {}
+        for scope in (self._everywhere, self._namespaces.get(info.namespace)):
+            if scope is not None and (named := scope.held(identity)):
+                found = self._search(named, info, entries, missing)
+                if found is not None:
+                    return found
+        return _refusal(list(missing.values())[:_ERRORS_SHOWN]) if missing else NO_OPINION
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
         """The rules of every role the identity holds, in the order of its bindings; incomplete when
@@ -163,7 +158,7 @@ class RbacIndex:
         roles: list[tuple[Rule, ...]] = []
         errors: list[str] = []
         keys = self._held_bindings(identity, namespace)
-        for role in dict.fromkeys(self._bindings[key].role for key in keys):
+        for role in dict.fromkeys(self._bindings[key][0].role for key in keys):
             rules = self._roles[role].rules
             if rules is None:
                 errors.append(role.missing)
@@ -172,47 +167,32 @@ class RbacIndex:
         return Held(tuple(roles), tuple(errors[:_ERRORS_SHOWN]))
 
     def _search(
-        self, scope: Scope, identity: Identity, info: RequestInfo, entries: Sequence[str]
+        self,
+        named: list[tuple[Holders, str]],
+        info: RequestInfo,
+        entries: Sequence[str],
+        missing: dict[Role, RoleKey],
     ) -> Decision | None:
-        entry, is_part = entries[0], len(entries) > 2
-        for role, decision in self._counted(scope, identity):
-            grants = role.grants
-            # Most roles grant nothing on the resource: skip the call, which costs the most.
-            if (entry in grants or ALL in grants or is_part) and allow(grants, info, entries):
-                return decision
+        """What the first role leads to that allows, of those that count; notes missing ones."""
+        seen: set[Role] = set()
+        left = MAX_TEXTS
+        for holders, name in named:
+            held = holders.bound[name]
+            if not held:
+                held = holders.bound[name] = holders.tables[name].compile(self._bindings)
+            for binding, role in held:
+                is_new = role not in seen
+                left -= role.size if is_new else 1
+                if left < 0:
+                    return None
+                if is_new:
+                    seen.add(role)
+                    if role.allows(info, entries):
+                        subject = holders.tables[name].subjects[binding.namespace, binding.name]
+                        return Decision(True, binding.reason(subject))
+                    if role.rules is None:
+                        missing[role] = binding.role
         return None
-
-    def _counted(self, scope: Scope, identity: Identity) -> Iterator[tuple[Role, Decision]]:
-        """The roles of the user, and each once of those of the groups, as far as they count."""
-        for holders, names in ((scope.users, (identity.name,)), (scope.groups, identity.groups)):
-            seen: set[Role] = set()
-            left = MAX_TEXTS
-            for name in names:
-                roles = holders.roles.get(name)
-                if roles is None:
-                    continue
-                if roles is _STALE:
-                    roles = holders.tables[name].compile(self._bindings, self._roles)
-                    holders.roles[name] = roles
-                for role, decision in roles:
-                    if role not in seen and left >= 0:
-                        seen.add(role)
-                        left -= role.size
-                        if left >= 0:
-                            yield role, decision
-
-    def _decide_path(self, identity: Identity, info: RequestInfo) -> Decision:
-        for role, decision in self._counted(self._everywhere, identity):
-            if role.allows_path(info):
-                return decision
-        return self._refusal(identity, "") if self._missing else NO_OPINION
-
-    def _refusal(self, identity: Identity, namespace: str) -> Decision:
-        errors = self.held(identity, namespace).errors
-        if not errors:
-            return NO_OPINION
-        listed = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-        return Decision(False, f"RBAC: {listed}")
 
     def _held_bindings(self, identity: Identity, namespace: str) -> list[BindingKey]:
         found: list[BindingKey] = []
@@ -224,14 +204,16 @@ class RbacIndex:
     def _scope(self, namespace: str) -> Scope | None:
         return self._namespaces.get(namespace) if namespace else self._everywhere
 
-    def _note_missing(self, role: RoleKey) -> None:
-        is_bound, exists = role in self._bindings_of_role, self.role(role) is not None
-        if not (is_bound or exists):
+    def _forget(self, role: RoleKey) -> None:
+        """Unless the role exists or is bound."""
+        if role not in self._bindings_of_role and self.role(role) is None:
             self._roles.pop(role, None)
-        if is_bound and not exists:
-            self._missing.add(role)
-        else:
-            self._missing.discard(role)
+
+
+def _refusal(missing: Sequence[RoleKey]) -> Decision:
+    errors = [role.missing for role in missing]
+    listed = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    return Decision(False, f"RBAC: {listed}")
 
 
 def _first(rules: Sequence[Rule]) -> Iterator[Rule]:

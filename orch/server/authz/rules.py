@@ -15,8 +15,8 @@ from orch.wire.names import USER_SERVICE_ACCOUNT_PREFIX
 from orch.wire.records.authentication import Identity
 
 ALL = "*"
-# Of the rules of one subject in one namespace, or everywhere. Those beyond it grant nothing: else a
-# decision about somebody with endless rules would take endlessly.
+# Of the rules of one caller, with its groups, in one namespace, or everywhere. Those beyond it grant
+# nothing: else a decision about somebody with endless rules would take endlessly.
 MAX_TEXTS = 30_000
 SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
 # The fields of a Rule as records name them, in order.

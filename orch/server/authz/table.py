@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orch.server.authz.authorizer import Decision
-from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
+from orch.server.authz.rules import ALL, Binding, Rule, Subject
 from orch.server.request.attributes import RequestInfo
 
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
@@ -25,35 +24,44 @@ Grants = dict[str, tuple[Rule, ...]]
 class Role:
     """A role that exists or is bound; `rules` None: it does not exist."""
 
+    __slots__ = ("_grants", "rules", "size")
+
     def __init__(self) -> None:
         self.put(None)
 
     def put(self, rules: tuple[Rule, ...] | None) -> None:
         self.rules = rules
-        self.size = sum(rule.size for rule in rules or ())
+        self.size = max(1, sum(rule.size for rule in rules or ()))  # a look at it costs, too
         self._grants: Grants | None = None
 
-    @property
-    def grants(self) -> Grants:
+    def allows(self, info: RequestInfo, entries: Sequence[str]) -> bool:
+        """`entries`: those for the request; none for a path."""
+        if not entries:
+            return any(rule.allows(info) for rule in self.rules or ())
+        grants = self._grants
+        if grants is None:
+            grants = self._compile()
+        for entry in entries:
+            for rule in grants.get(entry, ()):
+                if (
+                    (info.verb in rule.verbs or ALL in rule.verbs)
+                    and (info.group in rule.groups or ALL in rule.groups)
+                    and (not rule.names or info.name in rule.names)
+                ):
+                    return True
+        return False
+
+    def _compile(self) -> Grants:
         """Those on resources."""
-        if self._grants is None:
-            grants: dict[str, list[Rule]] = {}
-            for rule in self.rules or ():
-                for entry in dict.fromkeys(rule.resources):
-                    grants.setdefault(entry, []).append(rule)
-            self._grants = {entry: tuple(found) for entry, found in grants.items()}
+        grants: dict[str, list[Rule]] = {}
+        for rule in self.rules or ():
+            for entry in dict.fromkeys(rule.resources):
+                grants.setdefault(entry, []).append(rule)
+        self._grants = {entry: tuple(found) for entry, found in grants.items()}
         return self._grants
 
-    def allows_path(self, info: RequestInfo) -> bool:
-        return any(
-            (info.verb in rule.verbs or ALL in rule.verbs)
-            and any(url_matches(pattern, info.path) for pattern in rule.urls)
-            for rule in self.rules or ()
-        )
 
-
-# Each role once, with the decision that it leads to.
-Roles = tuple[tuple[Role, Decision], ...]
+Bound = tuple[Binding, Role]  # one for all who hold it
 
 
 @dataclass(slots=True, eq=False)
@@ -62,17 +70,9 @@ class Table:
 
     subjects: dict[BindingKey, Subject] = field(default_factory=dict)
 
-    def compile(
-        self, bindings: Mapping[BindingKey, Binding], roles: Mapping[RoleKey, Role]
-    ) -> Roles:
-        """The roles in the order of bindings; a further binding of a role grants nothing new."""
-        held: dict[Role, Decision] = {}
-        for key in sorted(self.subjects):
-            binding = bindings[key]
-            role = roles[binding.role]
-            if role not in held:
-                held[role] = Decision(True, binding.reason(self.subjects[key]))
-        return tuple(held.items())
+    def compile(self, bindings: Mapping[BindingKey, Bound]) -> tuple[Bound, ...]:
+        """What it holds in the order of bindings."""
+        return tuple(bindings[key] for key in sorted(self.subjects))
 
 
 def entries_for(info: RequestInfo) -> tuple[str, ...]:
@@ -80,16 +80,3 @@ def entries_for(info: RequestInfo) -> tuple[str, ...]:
     if not info.subresource:
         return (info.resource, ALL)
     return (f"{info.resource}/{info.subresource}", ALL, f"*/{info.subresource}")
-
-
-def allow(grants: Grants, info: RequestInfo, entries: Sequence[str]) -> bool:
-    """Whether there is a grant whose verbs, groups and names fit the request."""
-    for entry in entries:
-        for rule in grants.get(entry, ()):
-            if (
-                (info.verb in rule.verbs or ALL in rule.verbs)
-                and (info.group in rule.groups or ALL in rule.groups)
-                and (not rule.names or info.name in rule.names)
-            ):
-                return True
-    return False
