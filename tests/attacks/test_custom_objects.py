@@ -37,6 +37,7 @@ ANY = {"x-kubernetes-preserve-unknown-fields": True}
 OPEN = {"type": "object", **ANY}
 TOO_SHORT = [{"minLength": TOTAL * 2 + number} for number in range(100)]
 ALWAYS_ONE = [{"enum": [f"{number}"]} for number in range(390)]
+THOUSAND = {**OPEN, "required": [f"r{number}" for number in range(1000)]}
 # Rules that take long to judge, or to tell, with a value that breaks each and how that is told.
 RULES: dict[str, tuple[dict[str, Any], Any, bytes]] = {
     "any": ({"type": "string", "anyOf": TOO_SHORT}, "x" * TOTAL, b"must fit one of"),
@@ -50,6 +51,19 @@ RULES: dict[str, tuple[dict[str, Any], Any, bytes]] = {
         [*[1e308] * 18_000, 0.001],
         b"should be a multiple of 0.01",
     ),
+    "negated": (
+        {"type": "array", "items": {"type": "number", "not": {"multipleOf": 0.03}}},
+        [*[1e308] * 18_000, 0.03],
+        b"must not fit the schema in not",
+    ),
+    "fractions": (
+        {"type": "array", "items": {"type": "number", "enum": [n + 0.5 for n in range(50)]}},
+        [*[49.5] * 18_000, 0.1],
+        b"supported values",
+    ),
+    "missing": (THOUSAND, {"text": "x" * 60_000}, b"spec.missing.r"),
+    "absent": (THOUSAND, {f"n{number}": number for number in range(900)}, b"spec.absent.r"),
+    "wanted": (THOUSAND, {"text": "x" * 3_900}, b"spec.wanted.r99"),
     "choices": (
         {"type": "array", "items": {"type": "string", "oneOf": ALWAYS_ONE}},
         [*["0"] * 18_000, "x"],
@@ -58,7 +72,12 @@ RULES: dict[str, tuple[dict[str, Any], Any, bytes]] = {
 }
 # Paths of columns, with a large value for each.
 SHOWN: dict[str, tuple[str, str, Any]] = {
-    "everything": ("string", ".spec.x", {"texts": ["x" * 250] * 9_000}),
+    "everything": (
+        "string",
+        ".spec.x",
+        {"é" * 20 + f"{number * 7919 % 19_001}": number for number in range(19_000)},
+    ),
+    "escaped": ("string", ".spec.x", ["\n" * 1_400_000]),
     "filters": ("string", '.spec.x[?(@.t=="Ready")].s', [{"t": "x", "s": "y"}] * 6_000),
     "times": ("date", ".spec.x", "2026-01-01T00:00:00." + "1" * TOTAL),
 }

@@ -32,11 +32,11 @@ _PATTERN_BYTES = 50_000  # compiled
 # at most. (With a bound on the automaton that is made meanwhile, every text took that.)
 _TEXT_BOUNDS = ((1_000, 65_536), (5_000, 8_192), (20_000, 4_096), (_PATTERN_BYTES, 2_048))
 _PATTERN_FORMAT = "pattern "  # a format of that name stands for the pattern that follows
-_ESCAPES = re.compile(r"\\[dDsSwW]")
-_ESCAPES_MAX = 50  # the library takes time with the square of their number: 5 ms for these
+_ESCAPES = re.compile(r"\\[dDsSwWc]")
+_ESCAPES_MAX = 50  # the library takes time with the square of their number: 9 ms for these
 _PART_NODES = 150  # about 5 ms to compile
-_ALL_PROBLEMS = 1_000  # values; of larger parts only the first problem is told
-_ALL_BYTES = 64 * 1024  # likewise, as JSON
+# Values, or 200 bytes of JSON, in a copy for each node: beyond, only the first problem is told.
+_COPIED_MAX = 20_000
 
 _COPIED = ("maxLength", "minLength", "maxItems", "minItems", "multipleOf", "enum", "required",
            "maxProperties", "minProperties")  # fmt: skip
@@ -108,6 +108,7 @@ class Validator:
     """One part of a schema, and the parts below it that are compiled by themselves."""
 
     own: jsonschema_rs.Draft7Validator
+    nodes: int  # how many problems a value may have
     has_patterns: bool  # here or below
     fields: dict[str, Validator] = field(default_factory=dict)
     others: Validator | None = None
@@ -126,7 +127,8 @@ class Validator:
                 yield from self.items.problems(item, (*path, index))
 
     def _told(self, value: Any, path: tuple[str | int, ...]) -> Iterator[Cause]:
-        if count_values(value) <= _ALL_PROBLEMS and len(orjson.dumps(value)) <= _ALL_BYTES:
+        size = max(count_values(value), len(orjson.dumps(value)) // 200)
+        if size * max(self.nodes, 20) <= _COPIED_MAX:
             for error in self.own.iter_errors(value):
                 yield _cause(error, value, path)
             return
@@ -137,11 +139,14 @@ class Validator:
 
 
 def compile_schema(schema: Schema) -> Validator:
-    """ValueError for a schema that the library does not take."""
+    """ValueError for a schema that the library does not take, or would take long with."""
     if _nodes(schema) <= _PART_NODES:
         return _part(schema)
     inside = ("properties", "items", "additionalProperties")
-    made = _part({name: rule for name, rule in schema.items() if name not in inside})
+    own = {name: rule for name, rule in schema.items() if name not in inside}
+    if _of_items(own) > _PART_NODES:
+        raise ValueError("allOf, anyOf, oneOf and not hold items of a list against too much")
+    made = _part(own)
     for name, below in (schema.get("properties") or {}).items():
         made.fields[name] = compile_schema(below)
     if isinstance(schema.get("items"), dict):
@@ -159,18 +164,30 @@ def _part(schema: Schema) -> Validator:
     compiled = jsonschema_rs.Draft7Validator(
         translated, formats=formats, validate_formats=True, ignore_unknown_formats=True
     )
-    return Validator(compiled, bool(formats))
+    return Validator(compiled, _nodes(schema), bool(formats))
 
 
-def _nodes(schema: Any) -> int:
-    """The nodes that a value is held against; quadratic at most in the depth, which is bounded."""
-    if not isinstance(schema, dict):
-        return 0
+def _below(schema: Schema) -> list[Schema]:
     members = (schema.get(name) or () for name in ("allOf", *_ALTERNATIVES))
-    below = [*(schema.get("properties") or {}).values(), schema.get("items"),
-             schema.get("additionalProperties"), *chain.from_iterable(members)]  # fmt: skip
-    own = 1 + _PART_NODES * ("multipleOf" in schema)  # 4 to 25 µs for each number: one in a call
-    return own + sum(map(_nodes, below))
+    below = [*(schema.get("properties") or {}).values(), *chain.from_iterable(members),
+             *(schema.get(name) for name in ("items", "additionalProperties", "not"))]  # fmt: skip
+    return [each for each in below if isinstance(each, dict)]
+
+
+def _nodes(schema: Schema) -> int:
+    """The nodes that a value is held against, and the fields it must have; quadratic in the depth.
+
+    Multiples, and options that are no strings, take 1 to 25 µs each: one value in a call.
+    """
+    is_slow = "multipleOf" in schema or {*map(type, schema.get("enum", ()))} - {str}
+    own = 1 + len(schema.get("required", ())) + (_PART_NODES if is_slow else 0)
+    return own + sum(map(_nodes, _below(schema)))
+
+
+def _of_items(schema: Schema) -> int:
+    """The nodes that each item of a list is held against, all in one call."""
+    items = schema.get("items")
+    return sum(_nodes(each) if each is items else _of_items(each) for each in _below(schema))
 
 
 def _translated(schema: Schema, formats: Formats) -> dict[str, Any]:

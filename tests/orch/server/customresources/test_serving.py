@@ -144,6 +144,28 @@ async def test_a_table_has_the_columns_of_the_definition(api: Api) -> None:
     assert table["rows"][0]["cells"][3].endswith("s")
 
 
+@pytest.mark.parametrize(
+    ("path", "kind", "cells"),
+    [
+        (".spec.free.x[*]", "integer", [1, 1, 1, "", ""]),
+        (".spec.free.*[*]", "integer", [1, 1, 1, "", ""]),
+        (".spec.free.*", "string", ["trues", "trues", "trues", "", ""]),
+        (".spec.free.x", "string", ["[1,1,", "[1,1,", "", "", ""]),
+        (".spec.free.y", "string", ['{"b":', '{"b":', '{"b":', '{"b":', '{"b":']),
+        (".spec.free.t", "string", ["trues", "trues", "trues", "trues", "trues"]),
+    ],
+)
+async def test_columns_of_a_large_object_go_through_so_many_values(
+    api: Api, path: str, kind: str, cells: list[Any]
+) -> None:
+    columns = [{"name": f"C{n}", "type": kind, "jsonPath": path} for n in range(5)]
+    await define(api, definition("widgets", version(additionalPrinterColumns=columns)))
+    free = {"x": [1] * 19_950, "y": {"b": 1}, "t": "trues"}
+    assert (await api.call("POST", WIDGETS, widget(free=free))).status == 201
+    shown = (await api.call("GET", WIDGETS, accept=TABLE)).json["rows"][0]["cells"]
+    assert [cell[:5] if isinstance(cell, str) else cell for cell in shown[1:]] == cells
+
+
 @pytest.mark.parametrize("value", [1e300, 2.0**64, -1e19])
 async def test_a_number_too_large_for_a_whole_one_breaks_no_table(api: Api, value: float) -> None:
     columns = [{"name": "Free", "type": "integer", "jsonPath": ".spec.free.x"}]

@@ -121,6 +121,9 @@ def test_what_a_schema_may_cost_is_bounded() -> None:
     assert len(found(choices)) == 1
     count = rules.MAX_PATTERNS + 1
     patterns = {f"f{n}": {**TEXT, "pattern": f"^a{n}$"} for n in range(count)}
-    assert len(found({"type": "object", "properties": patterns})) == 1
+    plain = dict.fromkeys(("x", "y", "z"), TEXT)
+    assert len(found({"type": "object", "properties": patterns | plain})) == 1
+    more = {f"g{n}": {**TEXT, "pattern": f"^b{n}$"} for n in range(500)}
+    assert len(found({"type": "object", "properties": patterns | more})) <= 100
     assert not found({"type": "object", "properties": dict.fromkeys(patterns, patterns["f0"])})
     assert found({**TEXT, "pattern": r"\d" * 60})

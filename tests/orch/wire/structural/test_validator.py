@@ -85,6 +85,37 @@ def test_a_schema_knows_whether_it_has_patterns(fields: int) -> None:
     assert compile_schema({"type": "object", "properties": {**plain, "x": inner}}).has_patterns
 
 
+def test_many_escapes_of_classes_and_controls_are_refused() -> None:
+    for escape in (r"\d", r"\W", r"\cA", r"[\cA]"):
+        assert pattern_problem(escape * 51)
+    assert pattern_problem(r"\cA" * 50) == ""
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"multipleOf": 0.03},
+        {"not": {"multipleOf": 3}},
+        {"properties": {"b": {"enum": [1.5]}}},
+        {"allOf": [{"minLength": 1}] * 200},
+    ],
+)
+def test_junctors_hold_no_list_against_what_takes_long(member: dict[str, Any]) -> None:
+    items = {"type": "object", "properties": {"b": {"type": "number"}}}
+    for junctor in ({"anyOf": [{"items": member}]}, {"not": {"items": member}}):
+        with pytest.raises(ValueError, match="items of a list"):
+            compile_schema({"type": "array", "items": items, **junctor})
+    assert compile_schema({"type": "array", "items": {**items, **member}})
+    assert compile_schema({"type": "number", "anyOf": [{"multipleOf": 3}, {"multipleOf": 0.5}]})
+
+
+def test_all_fields_that_a_small_object_lacks_are_told_and_one_of_a_larger() -> None:
+    schema = {"type": "object", "required": [f"r{number}" for number in range(1000)]}
+    assert len(found(schema, {"x": "y" * 3_900})) == 1000
+    assert len(found(schema, {"x": "y" * 5_000})) == 1
+    assert len(found(schema, {f"x{number}": 1 for number in range(50)})) == 1
+
+
 def test_of_a_large_value_the_first_problem_is_told() -> None:
     schema = {"type": "array", "items": {"type": "string"}}
     assert [path for path, _ in found(schema, [1] * 5000)] == ["a[0]"]
