@@ -15,7 +15,7 @@ from orch.wire.names import USER_SERVICE_ACCOUNT_PREFIX
 from orch.wire.records.authentication import Identity
 
 ALL = "*"
-# Of the rules of one caller, with its groups, in one namespace, or everywhere. Those beyond it grant
+# Of the rules of one caller, with its groups, in one namespace, or everywhere. Those beyond grant
 # nothing: else a decision about somebody with endless rules would take endlessly.
 MAX_TEXTS = 30_000
 SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
