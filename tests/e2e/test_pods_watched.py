@@ -81,8 +81,8 @@ def watched(cluster: LocalCluster, tmp_path: Path) -> Iterator[Path]:
 
 
 def rows(watched: Path, name: str) -> list[list[str]]:
-    """NAME, READY, STATUS, RESTARTS of every line about a pod."""
-    lines = (line.split() for line in watched.read_text().splitlines())
+    """NAME, READY, STATUS, RESTARTS of every line about a pod that is written whole."""
+    lines = (line.split() for line in watched.read_text().split("\n")[:-1])
     return [line[:4] for line in lines if line and line[0] == name]
 
 
