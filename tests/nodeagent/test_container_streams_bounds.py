@@ -165,10 +165,14 @@ async def test_the_end_of_a_client_is_seen_though_nothing_more_is_read_of_it(
         upgraded(reached.port, f"POST {EXEC}", tls=reached.context(ADMIN)) as client,
         asyncio.timeout(20),
     ):
-        while unread_bytes(reached, client) < 100_000:
-            client.writer.write(frame)
+        full = 0  # looks, one after the other: at first the agent only has not read it yet
+        while full < 50:
+            full += 1
+            if unread_bytes(reached, client) < 100_000:
+                full = 0
+                client.writer.write(frame)
+                sent_bytes += len(frame)
             await asyncio.sleep(0.01)
-            sent_bytes += len(frame)
         await asyncio.sleep(stall_s + 0.5)
         assert unread_bytes(reached, client) and runtime.open == 1
         if end == "reset":
