@@ -193,10 +193,13 @@ def test_the_end_of_a_client_is_seen_though_its_node_takes_nothing(
     agent.talk = deaf
     try:
         connection, status = opened(target, TENANT, timeout_s=3)
-        with connection, suppress(TimeoutError):
+        with connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            while status == 101:
-                connection.sendall(bytes(65536))
+            assert status == 101
+            with suppress(TimeoutError):
+                while True:
+                    connection.sendall(bytes(65536))
+            assert agent.streams == 1
         eventually(lambda: agent.streams == 0, within_s=20, what="its stream ends")
     finally:
         agent.talk = endless

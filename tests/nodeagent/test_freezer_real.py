@@ -31,6 +31,7 @@ from tests.nodeagent.test_checkpoint_real import RealNode, a_real_node, wait_for
 
 pytestmark = pytest.mark.seconds(40)
 
+CRIU_ENDS_S = 30
 QUICK_S = (0.1, 0.25)
 BUSY_S = 30.0  # what a loaded machine may add: without the watch it stays frozen for ever
 SWEEP_S = tuple(number * 0.02 for number in range(1, 41))
@@ -92,20 +93,20 @@ async def cut_off(real: RealRuntime, node: RealNode, archive: Path, delay_s: flo
 async def watched(node: RealNode) -> int:
     """What the agent's watch does, without its pauses; how many containers it freed."""
     container_id = node.pods.running["app"]
-    async with asyncio.timeout(30):  # CRIU may outlive the runtime, and thaws what it froze
-        while True:
-            is_frozen = partial(freezer.is_frozen, freezer.CGROUP_ROOT, container_id)
-            was_frozen = await asyncio.to_thread(is_frozen)
-            detail = await node.runtime.container_detail(container_id)
-            unknown = detail.container.state is ContainerState.UNKNOWN
-            if unknown or not was_frozen:
-                break
-            await asyncio.sleep(0.05)
+    is_frozen = partial(freezer.is_frozen, freezer.CGROUP_ROOT, container_id)
+    for _ in range(CRIU_ENDS_S * 20):  # it may outlive the runtime, and thaws what it froze
+        was_frozen = await asyncio.to_thread(is_frozen)
+        detail = await node.runtime.container_detail(container_id)
+        unknown = detail.container.state is ContainerState.UNKNOWN
+        if unknown or not was_frozen:
+            break
+        await asyncio.sleep(0.05)
 
     reports = CheckpointReports()
     watch = a_watch(node, reports, silent_s=lambda: 0.0, unknown=unknown)
     for _ in range(CHECKS):
         await watch.step()
+    assert not was_frozen or unknown, "a container stays frozen and its state says nothing of it"
     return reports.counts.thawed
 
 
