@@ -129,7 +129,10 @@ class ReviewCache(Generic[V]):
             task = loops.spawn(self._review(key, review), name="review")
             task.add_done_callback(loops.retrieve_error)
             self._in_flight[key] = task
-        return await asyncio.shield(task)  # a cancelled caller does not cancel it for the others
+        try:
+            return await asyncio.shield(task)  # a cancelled caller does not cancel it for others
+        finally:
+            del task  # its error holds this frame: the whole request would stay as garbage
 
     async def _review(self, key: Hashable, review: Callable[[], Awaitable[V]]) -> V:
         try:

@@ -69,6 +69,8 @@ async def finish(coro: Coroutine[Any, Any, T], *, name: str, limit_s: float = FI
                 await asyncio.wait((task,), timeout=left_s)
         task.add_done_callback(retrieve_error)
         raise
+    finally:
+        del task  # its error holds this frame: all that its caller used would stay as garbage
 
 
 def retrieve_error(task: asyncio.Future[Any]) -> None:

@@ -155,7 +155,10 @@ class GroupCommitStorage(MirroredStorage):
         if not self._collected:
             self._loop.call_soon(self._hand_over)
         self._collected.append(Queued(writes, answer))
-        return await answer
+        try:
+            return await answer
+        finally:
+            del answer  # its error holds this frame: the whole request would stay as garbage
 
     def _hand_over(self) -> None:
         """Once per turn: waking the writer for each write makes the threads wait for each other."""
@@ -172,6 +175,7 @@ class GroupCommitStorage(MirroredStorage):
         while open_for_more:
             batch, open_for_more = self._take(lines)
             self._commit(batch, writer, loop)
+            del batch  # what its requests use must not wait for the next one
         while lines.waiting:
             self._commit(lines.take(), writer, loop)
         self._medium.close()

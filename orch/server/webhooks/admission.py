@@ -152,9 +152,12 @@ class AdmissionWebhooks:
                 *(self._ask(hook, name, target, attempt) for hook, name in wanted),
                 return_exceptions=True,
             )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        try:
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+        finally:
+            del results, result  # which hold this frame: the whole request would stay as garbage
 
     async def close(self) -> None:
         for server in [*self._servers.values()]:  # an update may retire some meanwhile
@@ -235,8 +238,8 @@ class AdmissionWebhooks:
             code = getattr(error, "code", 503)
             seconds = loop.time() - began_s
             self._troubles.failed(
-                "the admission webhook %r of %s fails: %s", hook.name, hook.configuration, error,
-                subject=subject,
+                "the admission webhook %r of %s fails: %s", hook.name, hook.configuration,
+                str(error), subject=subject,
             )  # fmt: skip
             if hook.fails_open:
                 self._metrics.answered(hook, operation, seconds, code)
@@ -268,11 +271,13 @@ class AdmissionWebhooks:
             async with asyncio.timeout(hook.timeout_s), server.turns.hold(target.identity.name):
                 body = await _post(server.transport, hook, sent)
         except TimeoutError:
-            text = f"it did not answer within its {hook.timeout_s:g} s (context deadline exceeded)"
-            raise CallFailed(text, 504) from None
+            body = None
         finally:
             server.asked -= 1
             server.close_if_idle()
+        if body is None:  # raised here, as a TimeoutError holds the task, which holds this error
+            text = f"it did not answer within its {hook.timeout_s:g} s (context deadline exceeded)"
+            raise CallFailed(text, 504)
         compute = turns.aside if len(sent) + len(body) > _LARGE_BYTES else _at_once
         verdict = await compute(partial(review.read, hook, body, uid))
         if not verdict.patch:

@@ -69,8 +69,11 @@ class Answers(Generic[Value]):
             task = loops.spawn(self._ask(key, size, ask), name="webhook")
             self._asking[key] = task
             task.add_done_callback(lambda _task: self._asking.pop(key, None))
-        async with control.aside():
-            return await asyncio.shield(task)
+        try:
+            async with control.aside():
+                return await asyncio.shield(task)
+        finally:
+            del task  # its error holds this frame: the whole request would stay as garbage
 
     async def _ask(self, key: Hashable, size: int, ask: Callable[[], Awaitable[Kept]]) -> Value:
         value, seconds = await ask()

@@ -7,6 +7,7 @@ import pytest
 from orch.component.process import loops
 from orch.component.process.loops import Backoff, Periodic
 from orch.component.process.threads import NoThreadError
+from tests.garbage import is_left_by
 
 pytestmark = pytest.mark.looptime
 
@@ -209,6 +210,13 @@ async def test_an_error_that_nobody_waits_for_any_more_leaves_no_traceback(
     await asyncio.sleep(1)
     gc.collect()
     assert caplog.messages == []
+
+
+async def test_an_error_leaves_no_garbage() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    assert not await is_left_by(lambda: loops.finish(fail(), name="fail"))
 
 
 def test_backoff_grows_to_its_limit_and_starts_again_after_a_success() -> None:

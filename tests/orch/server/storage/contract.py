@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from orch.server.storage import base, mirror, watches
+from tests.garbage import is_left_by
 
 Make = Callable[[], base.Storage]
 MINE = base.Concern("owner", "mine", lambda stored: stored.data.decode())
@@ -39,6 +40,11 @@ class StorageContract:
             await storage.create("/pods/a/x", b"2")
         assert storage.get("/pods/a/x") == first
         assert storage.revision == first.revision
+
+    async def test_a_refused_write_leaves_no_garbage(self, storage) -> None:
+        await storage.create("/pods/a/x", b"1")
+        assert not await is_left_by(lambda: storage.create("/pods/a/x", b"2"))
+        assert not await is_left_by(lambda: storage.update("/pods/a/x", b"2", 7))
 
     async def test_an_update_needs_the_revision_it_was_made_from(self, storage) -> None:
         first = await storage.create("/pods/a/x", b"1")

@@ -8,6 +8,7 @@ import pytest
 
 from orch.server.webhooks import answers
 from orch.server.webhooks.answers import Answers, Kept
+from tests.garbage import is_left_by
 
 
 async def kept(known: Answers[int], *keys: int, seconds: float = 60.0, size: int = 1) -> list[int]:
@@ -48,6 +49,15 @@ async def test_a_failed_call_keeps_nothing() -> None:
         with pytest.raises(ValueError, match="no"):
             await known.fetch("a", 1, fail)
     assert known.get("a") is None
+
+
+async def test_a_failed_call_leaves_no_garbage() -> None:
+    known: Answers[int] = Answers()
+
+    async def fail() -> Kept:
+        raise ValueError("no")
+
+    assert not await is_left_by(lambda: known.fetch("a", 1, fail))
 
 
 async def test_who_leaves_takes_no_call_along() -> None:
