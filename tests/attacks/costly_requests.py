@@ -107,7 +107,7 @@ REQUESTS: dict[str, dict[str, Attack]] = {
             ),
             201,
         ),
-        "a review of many groups that hold a large role": Attack(
+        "a review of many groups that hold a large role and many small ones": Attack(
             TENANT,
             "POST",
             f"{REVIEWS}/namespaces/{TENANT}/localsubjectaccessreviews",

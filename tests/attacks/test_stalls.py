@@ -37,10 +37,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         variables = [{"name": f"v{number}", "value": ""} for number in range(4_000)]
         ordered = {"name": "a", "image": "b", "env": variables}
         running.make(f"{CORE}/pods", pod("ordered", containers=[ordered]))
-        running.make(ROLES, named("large", rules=rules(2_000, resources=["pods"])))
         groups = [{"kind": "Group", "name": f"g{number}"} for number in range(MANY)]
-        large = {"kind": "Role", "name": "large"}
-        running.make(BINDINGS, named("large", roleRef=large, subjects=groups))
+        for name, count in {"large": 2_000, **{f"small{n}": 1 for n in range(20)}}.items():
+            running.make(ROLES, named(name, rules=rules(count, resources=["pods"])))
+            bound = {"roleRef": {"kind": "Role", "name": name}, "subjects": groups}
+            running.make(BINDINGS, named(name, **bound))
         yield running
 
 

@@ -37,16 +37,23 @@ _OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
 _OTHERS = f"/api/v1/namespaces/{TENANT}/secrets"  # what is patched is not among those listed
 _DATA = {f"k{n}": "x" * 100 for n in range(100)}
 _PATCHED = {"patched": _DATA, "large": {f"k{n}": "x" * 5000 for n in range(100)}}
+_APPLIED = {"large": _PATCHED["large"], "wide": {f"k{n}": "x" * 40 for n in range(9000)}}
 _WRITTEN = json.dumps({"metadata": {"generateName": "w"}, "data": _DATA}).encode()
 _PATCHES = [json.dumps({"data": {"k0": f"{number:04}"}}).encode() for number in range(CLIENTS)]
 
 
-def _applies(name: str) -> bytes:
-    """The whole of an object of 500 kB, again and again."""
-    data, path = _PATCHED["large"], f"/api/v1/namespaces/{name}/secrets/large"
-    whole = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}, "data": data}
-    asked = _ask(name, "PATCH", f"{path}?fieldManager=f&force=true", json.dumps(whole).encode())
-    return asked.replace(b"application/json", b"application/apply-patch+yaml")
+def _applies(which: str) -> list[bytes]:
+    """The whole of an object of each tenant, two forms of it by turns."""
+    path = f"/api/v1/namespaces/{{}}/secrets/{which}?fieldManager=f&force=true"
+    asked = []
+    for k0 in ("a", "b"):
+        made = {
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": which},
+            "data": {**_APPLIED[which], "k0": k0},
+        }  # fmt: skip
+        body = json.dumps(made).encode()
+        asked += [_ask(name, "PATCH", path.format(name), body) for name in TENANTS]
+    return [one.replace(b"application/json", b"application/apply-patch+yaml") for one in asked]
 
 
 def _ask(user: str, method: str, path: str, body: bytes = b"") -> bytes:
@@ -71,7 +78,8 @@ FLOODS = {
     "ten tenants' writes": [
         _ask(name, "POST", f"/api/v1/namespaces/{name}/configmaps", _WRITTEN) for name in TENANTS
     ],
-    "ten tenants' large applies": [_applies(name) for name in TENANTS],
+    "ten tenants' large applies": _applies("large"),
+    "ten tenants' wide applies": _applies("wide"),
     "wrong tokens": [_ask("nobody", "GET", "/api")],
     "new connections": [
         _ask(MALLORY, "GET", "/api").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
