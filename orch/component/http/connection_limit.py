@@ -287,6 +287,7 @@ class AcceptedSocket(asyncio.Protocol):
             if attempt.refusal:
                 self._limit.log_refusal(connection.network, attempt.refusal)
             log.debug("no TLS with %s: %s", transport.get_extra_info("peername"), error)
+            error.__traceback__ = None  # frames of asyncio that hold the error: all would stay
         finally:
             if secured is None:
                 transport.abort()

@@ -78,7 +78,10 @@ def answer_error(
         case web.HTTPException() if error.status >= 400:
             return _from_router(error, render)
         case web.HTTPException() | ConnectionError():
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it holds this frame: the whole request would stay as garbage
     log.error("%s %s failed unexpectedly", request.method, request.path, exc_info=error)
     _refuse_if_started(request, error)
     return render(ApiError(500, "InternalError", "Internal error occurred: see the log"))

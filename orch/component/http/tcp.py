@@ -80,8 +80,9 @@ def abort(transport: asyncio.WriteTransport | None) -> None:
 
 def reset(transport: asyncio.WriteTransport | None) -> None:
     """Cut it so that the peer hears of it though it reads nothing; what waits is dropped."""
-    connection: Any = transport.get_extra_info("socket") if transport is not None else None
+    made: Any = transport
     with contextlib.suppress(OSError, AttributeError):  # it was closed meanwhile, or is none
+        connection = made.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     abort(transport)
 

@@ -4,9 +4,7 @@ Source of the table: the framing battery of the HTTP reference notes (section 3)
 """
 
 import asyncio
-import gc
 import logging
-import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -18,6 +16,7 @@ from orch.component.http.connection import MAX_HEAD_BYTES, Connection
 from orch.component.http.httpd import HttpServer
 from orch.component.http.sliced_response import LazyBody
 from orch.component.http.slow_clients import SlowClients
+from tests.garbage import is_left_by
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -320,20 +319,8 @@ async def test_nothing_of_a_request_is_kept_once_it_is_answered(
 
 
 async def test_nothing_of_a_connection_waits_for_garbage_collection(served: Served) -> None:
-    def connections() -> set[int]:
-        return {id(one) for one in gc.get_objects() if type(one) is Connection}
-
-    gc.collect()
-    gc.disable()
-    try:
-        before = connections()  # of other tests, which something still holds
-        await served.send(b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
-        until_s = time.monotonic() + 5
-        while (left := connections() - before) and time.monotonic() < until_s:
-            await asyncio.sleep(0.1)
-        assert not left
-    finally:
-        gc.enable()
+    asked = b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert not await is_left_by(lambda: served.send(asked), Connection)
 
 
 async def test_an_answer_that_is_not_read_is_kept_small_and_cut(

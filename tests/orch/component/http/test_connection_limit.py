@@ -13,10 +13,11 @@ import pytest
 from aiohttp import web
 
 from orch.component.http import httpd
-from orch.component.http.connection import Rank
+from orch.component.http.connection import Connection, Rank
 from orch.component.http.connection_limit import KEPT_PER_OWNER, ConnectionLimit, network_of
 from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
+from tests.garbage import is_left_by
 
 
 class Client:
@@ -263,5 +264,25 @@ async def test_the_hello_of_a_client_that_waits_for_its_handshake_is_not_lost(
                 server_hostname="localhost",
             )
             writer.close()
+    finally:
+        await server.stop(0.1)
+
+
+async def test_a_handshake_that_fails_leaves_no_garbage(pki: Pki) -> None:
+    pair = pki.server()
+    context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+    server = HttpServer(
+        web.Application(), host="127.0.0.1", port=0, ssl_context=context, name="test server"
+    )
+    port = await server.start()
+
+    async def leave() -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.1)  # while which the handshake begins
+        writer.close()
+        raise ConnectionError
+
+    try:
+        assert not await is_left_by(leave, Connection)
     finally:
         await server.stop(0.1)

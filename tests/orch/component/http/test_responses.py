@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient
 from orch.component.http import responses
 from orch.wire import errors
 from orch.wire.errors import ApiError
+from tests.garbage import is_left_by
 
 Client = TestClient[web.Request, web.Application]
 MakeClient = Callable[[web.Application], Awaitable[Client]]
@@ -140,3 +141,13 @@ async def test_a_stop_of_the_server_is_not_an_error() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await responses.api_errors(object(), cancelled)  # type: ignore[arg-type]
+
+
+async def test_a_client_that_has_gone_leaves_no_garbage() -> None:
+    async def answer() -> None:
+        try:
+            raise ConnectionResetError
+        except ConnectionError as error:
+            responses.answer_error(None, error, responses.render_status)  # type: ignore[arg-type]
+
+    assert not await is_left_by(answer)

@@ -5,7 +5,7 @@ import resource
 import socket
 import ssl
 from asyncio.trsock import TransportSocket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +52,10 @@ def test_a_peer_may_be_allowed_to_pause_until_its_connection_is_closed() -> None
     tcp.limit_unacknowledged(connection, limited=False)
 
 
-async def test_tls_that_was_closed_can_be_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [tcp.abort, tcp.reset])
+async def test_tls_that_was_closed_can_be_cut(
+    tmp_path: Path, cut: Callable[[asyncio.WriteTransport | None], None]
+) -> None:
     authority = Authority(tmp_path, now=clock.utc_now())
     pair = authority.issue(Subject("server", "server", (), ("localhost",)))
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
@@ -70,11 +73,11 @@ async def test_tls_that_was_closed_can_be_cut(tmp_path: Path) -> None:
             transport = (await accepted.get()).transport
             for _ in range(closed):
                 transport.close()
-            tcp.abort(transport)
+            cut(transport)
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-    tcp.abort(None)
+    cut(None)
 
 
 @contextlib.contextmanager
