@@ -228,8 +228,13 @@ class Connection(web.RequestHandler):
 
     @property
     def payer(self) -> object:
-        """Of the time for parsing: who asked last, or an address."""
+        """Of the time for parsing, and of turns: who asked last, or an address."""
         return self.network if self.owner is None else self.owner
+
+    async def take_turn(self) -> None:
+        """Wait for the payer's turn at something that takes long."""
+        if self.turns is not None:
+            await self.turns.take(self.payer)
 
     @property
     def _is_sliced(self) -> bool:
@@ -375,6 +380,8 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("the answer broke off")
+        if isinstance(exc, UnicodeEncodeError):
+            status = 400  # aiohttp quotes an `Expect` that is no text
         if isinstance(exc, ConnectionError):
             log.debug("%s disconnected before its request was complete", request.remote)
         elif status >= 500:

@@ -28,6 +28,7 @@ _GZIP_LEVEL = 1
 _GZIP_FORMAT = 31  # zlib's window bits for the largest window in a gzip file
 _PACKER_BYTES = 264 * 1024  # of zlib, for each
 _SLICES_A_TURN = BYTES_A_TURN // SLICE_BYTES
+REFERENCE_BYTES = 8  # to an object that is to be sent
 
 Data = bytes | bytearray
 Piece = Data | memoryview
@@ -75,6 +76,7 @@ class _LargeBody(payload.Payload):
     """`packed` is set for one that is sent compressed."""
 
     packed = False
+    held_bytes = 0
 
     def _send(
         self, pieces: Iterable[Piece], writer: AbstractStreamWriter, *, costly: bool = False
@@ -82,7 +84,7 @@ class _LargeBody(payload.Payload):
         protocol = writer.protocol if isinstance(writer, StreamWriter) else None
         if self.packed:
             pieces, costly = Gzipped(pieces), True
-        return send(pieces, protocol, writer.write, costly=costly)
+        return send(pieces, protocol, writer.write, costly=costly, held_bytes=self.held_bytes)
 
 
 class SlicedBody(_LargeBody):
@@ -118,6 +120,7 @@ class LazyBody(_LargeBody):
 
     `size` None: not known before. `hold` announces the sending to whoever holds the contents, takes
     what ends it early, and returns what announces its end. `costly`: making a piece takes long.
+    `held_bytes` are kept beside the pieces until the last one is sent.
     """
 
     def __init__(
@@ -127,9 +130,11 @@ class LazyBody(_LargeBody):
         hold: Callable[[Callable[[], None]], Callable[[], None]],
         *,
         costly: bool = False,
+        held_bytes: int = 0,
     ) -> None:
         super().__init__(None)
         self._costly = costly
+        self.held_bytes = held_bytes
         self.pieces = pieces
         self._size = size
         self._hold = hold
@@ -181,22 +186,24 @@ async def send(
     write: Callable[[Piece], Awaitable[None]],
     *,
     costly: bool = False,
+    held_bytes: int = 0,
 ) -> None:
     """Write the pieces in slices, each of which waits for a slow client of the connection.
 
-    Making `costly` pieces takes turns with all other connections of the listener.
+    Making `costly` pieces takes turns with all other connections of the listener. `held_bytes` is
+    what is kept for them meanwhile.
     """
     connection = protocol if isinstance(protocol, Connection) else None
     making, slices = iter(pieces), 0
     while True:
-        if costly and connection is not None and connection.turns is not None:
-            await connection.turns.take(connection.owner)
+        if costly and connection is not None:
+            await connection.take_turn()
         piece = next(making, None)
         if piece is None:
             return
         if connection is not None:
-            held_bytes = pieces.held_bytes if isinstance(pieces, Gzipped) else 0
-            connection.sending_bytes = held_bytes + _own_bytes(piece)
+            packing = pieces.held_bytes if isinstance(pieces, Gzipped) else 0
+            connection.sending_bytes = held_bytes + packing + _own_bytes(piece)
         view = memoryview(piece)
         for start in range(0, len(view), SLICE_BYTES):
             if slices and slices % _SLICES_A_TURN == 0:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from orch.component.http import httpd
 from orch.component.http.sliced_response import (
+    REFERENCE_BYTES,
     SLICE_BYTES,
     Data,
     LazyBody,
@@ -142,7 +143,9 @@ class Call(NamedTuple):
             return self.answer(rendering, render.render_list(rendering, page))
         pieces = partial(render.list_pieces, rendering, page)
         size = render.list_size(rendering, page)
-        body = LazyBody(pieces, size, hold, costly=not rendering.is_stored)
+        held_bytes = REFERENCE_BYTES * len(page.items)
+        costly = not rendering.is_stored
+        body = LazyBody(pieces, size, hold, costly=costly, held_bytes=held_bytes)
         return self._with_warnings(
             web.Response(body=body, headers=rendering.representation.headers)
         )
@@ -150,8 +153,8 @@ class Call(NamedTuple):
     def answer(
         self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
-        """JSON, indented for people; one Warning header per warning."""
-        if _wants_pretty(self.request):
+        """JSON, indented for people unless it is large; one Warning header per warning."""
+        if len(body) <= SLICE_BYTES and _wants_pretty(self.request):
             body = render.indented(body)
         response = respond(status, body, rendering.representation.headers)
         return self._with_warnings(response, warnings)
@@ -266,7 +269,8 @@ def checked_patch(
 async def read_delete_options(call: Call) -> options.DeleteOptions:
     """From body and query; clients send the body without its kind."""
     body, content_type = await received(call)
-    record = bodies.decode_object(body, content_type, "DeleteOptions") if body else {}
+    decode = partial(bodies.decode_object, body, content_type, "DeleteOptions")
+    record = await turns.compute(decode) if body else {}
     if record.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")
     return options.parse_delete_options(call.request.query, record)

@@ -15,8 +15,15 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import Counter
 
-from orch.component.http import tcp
-from orch.component.http.sliced_response import Piece, framed, send, takes_more, write_chunk
+from orch.component.http import httpd, tcp
+from orch.component.http.sliced_response import (
+    REFERENCE_BYTES,
+    Piece,
+    framed,
+    send,
+    takes_more,
+    write_chunk,
+)
 from orch.component.process import clock
 from orch.server.handlers import render
 from orch.server.handlers.call import NOTES, warning_headers
@@ -25,7 +32,7 @@ from orch.server.objects import list_watch
 from orch.server.objects.list_watch import Event, Opened
 from orch.server.objects.options import ListOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import Change, Compacted, Hold, Watch
+from orch.server.storage.base import Change, Compacted, Hold, Stored, Watch
 from orch.wire.errors import expired
 
 # A write over TLS costs more than the rest of an event. So events that are ready together share a
@@ -42,6 +49,8 @@ LARGE_BYTES = 128 * 1024  # an object of more is written by the handler, and not
 BUSY_S = 0.02  # a watch counts as busy for this long after a write
 COALESCE_S = 0.012  # how long an event of a busy watch waits for more
 COSTLY_BYTES = 16 * 1024  # likewise, of what has to be parsed
+COSTLY_TERMS = 64  # likewise, of selectors, for all of some changes; each takes a microsecond
+TERMS_A_TURN = 2000
 _LATEST_CHUNKS_MAX = 8
 _LATEST_LINES_MAX = 64
 _LATEST_LINES_BYTES = 16 * 1024 * 1024
@@ -132,7 +141,7 @@ async def stream(
         await response.prepare(request)
         if request.method == "HEAD":  # the answer has no body: more bytes would corrupt the next
             return response
-        await writer.write_events(opened.initial)
+        await writer.write_initial(opened.initial)
         opened.initial.clear()  # else they would be kept as long as the watch
         if wanted.options.send_initial_events:
             await writer.write(
@@ -159,7 +168,7 @@ async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
             )
             if changes is None:
                 return
-            await writer.write_events(list_watch.events_of(changes, wanted.selection))
+            await writer.write_changes(changes)
             now_s = loop.time()
             if now_s < min(bookmark_s, deadline_s):
                 continue
@@ -202,7 +211,7 @@ class _Feed:
         Raises Compacted when the client fell behind the history.
         """
         changes = self._take()
-        if changes is None or changes:
+        if changes is None or changes or self._watch.is_behind:
             return changes
         self._handover = self._loop.create_future()
         timer = self._loop.call_at(until_s, self._hand_over)
@@ -234,7 +243,7 @@ class _Feed:
                 if self._writer.write_now(changes):
                     self._written_s = self._loop.time()
                 changes = self._watch.take()  # mostly nothing more
-            if changes or changes is None:
+            if changes or changes is None or self._watch.is_behind:
                 self._rest = changes or []
                 self._hand_over()
             else:
@@ -278,6 +287,7 @@ class _Writer:
         self._rendering = wanted.rendering
         self._shown = wanted.rendering.api_version
         self._is_common = wanted.is_common
+        self._terms = wanted.selection.terms
         self._request = request
         self._response = response
         self._shared = shared
@@ -298,8 +308,11 @@ class _Writer:
 
     def is_large(self, changes: Sequence[Change]) -> bool:
         """Whether the handler is to write them, in turn with others: an object of more than
-        LARGE_BYTES, which a watch gives alone, or some that have to be parsed.
+        LARGE_BYTES, which a watch gives alone, or some that have to be parsed, or are held against
+        many terms.
         """
+        if len(changes) * self._terms > COSTLY_TERMS:
+            return True
         if self._rendering.is_stored:
             return _size_of(changes[0]) > LARGE_BYTES
         return sum(map(_size_of, changes)) > COSTLY_BYTES
@@ -307,7 +320,27 @@ class _Writer:
     async def write(self, line: Piece) -> None:
         await self._response.write(line)
 
-    async def write_events(self, events: Sequence[Event]) -> None:
+    async def write_initial(self, found: Sequence[Stored]) -> None:
+        """Write what was there when the watch began; an event is made when it is its turn."""
+        release = self._hold(self._abort)
+        try:
+            for start in range(0, len(found), EVENTS_PER_WRITE):
+                part = found[start : start + EVENTS_PER_WRITE]
+                events = [Event("ADDED", stored, stored.revision) for stored in part]
+                await self.write_events(events, held_bytes=REFERENCE_BYTES * len(found))
+        finally:
+            release()
+
+    async def write_changes(self, changes: Sequence[Change]) -> None:
+        """Write those that are for the client; looking for them takes turns with other watches."""
+        some = max(TERMS_A_TURN // max(self._terms, 1), 1)
+        for start in range(0, max(len(changes), 1), some):
+            if self._terms or not changes:
+                await httpd.connection_of(self._request).take_turn()
+            part = changes[start : start + some]
+            await self.write_events(list_watch.events_of(part, self._wanted.selection))
+
+    async def write_events(self, events: Sequence[Event], held_bytes: int = 0) -> None:
         """Write events, waiting while the client is slow; cuts one that is too slow."""
         if not events:
             return
@@ -320,6 +353,7 @@ class _Writer:
                     self._request.protocol,
                     self.write,
                     costly=is_large or not self._rendering.is_stored,
+                    held_bytes=held_bytes,
                 )
         finally:
             release()

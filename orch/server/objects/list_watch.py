@@ -99,9 +99,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open watch: the events of existing objects, then those of `watch`."""
+    """An open watch: the objects that are there already, then the changes of `watch`."""
 
-    initial: list[Event]
+    initial: list[Stored]
     initial_revision: int
     watch: Watch
     hold: Hold  # storage's, for whoever sends events to a slow client
@@ -126,11 +126,7 @@ async def open_watch(
     except Compacted as error:
         raise expired(str(error)) from None
     try:
-        initial = [
-            Event("ADDED", stored, stored.revision)
-            async for stored in turns.in_turns(existing)
-            if selection.matches(stored)
-        ]
+        initial = [stored async for stored in turns.in_turns(existing) if selection.matches(stored)]
     except BaseException:
         watch.close()
         raise

@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import orjson
@@ -34,6 +35,7 @@ _DELETE_SHAPES = {
 _CONTINUE_VERSION = "meta.k8s.io/v1"
 _DIGITS_MAX = 18  # these fit into 64 bits
 _SHOWN_MAX = 40
+_CAUSES_SHOWN = 100  # a body may have 20,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,6 @@ def _dry_run(value: str | None, kind: str) -> bool:
 
 def _refuse(kind: str, found: Iterable[Cause]) -> None:
     """ApiError 422 with the causes found in options of this kind, if any."""
-    listed = tuple(found)
+    listed = tuple(islice(found, _CAUSES_SHOWN))
     if listed:
         raise invalid(kind, "", listed, "meta.k8s.io")

@@ -12,34 +12,39 @@ from functools import lru_cache, partial
 
 import orjson
 
-from orch.server.objects.document import decode_as
+from orch.server.objects.document import decode_as, dumps
 from orch.server.storage.base import Concern, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import bad_request
 from orch.wire.selectors import (
+    MAX_LENGTH,
     FieldSelector,
     LabelSelector,
     parse_field_selector,
     parse_label_selector,
 )
 
-_FEW = 12  # labels of an object
+_FEW, _FEW_CHARS = 12, 1024  # labels of an object, characters of its fields
 _EVERYTHING_LABELS = LabelSelector()
 _EVERYTHING_FIELDS = FieldSelector()
 
 
 @dataclass(frozen=True, slots=True)
 class Selectable:
-    """The parts of an object that selectors match. `kept`: the labels, as JSON where they are many,
-    since in memory they take ten times that.
+    """The parts of an object that selectors match, as JSON where they are many or long, since in
+    memory they take up to ten times that.
     """
 
-    kept: Mapping[str, str] | bytes
-    fields: Mapping[str, str]
+    kept_labels: Mapping[str, str] | bytes
+    kept_fields: Mapping[str, str] | bytes
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return _read_labels(self.kept) if isinstance(self.kept, bytes) else self.kept
+        return _read(self.kept_labels)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return _read(self.kept_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,11 @@ class Selection:
     @property
     def everything(self) -> bool:
         return not (self.labels.requirements or self.fields.requirements)
+
+    @property
+    def terms(self) -> int:
+        """How many each object is held against."""
+        return len(self.labels.requirements) + len(self.fields.requirements)
 
     def matches(self, stored: Stored) -> bool:
         if self.everything:
@@ -110,15 +120,24 @@ def selectable(strategy: Strategy, stored: Stored) -> Selectable:
             decode_as(resource, stored) if resource.stored_form else orjson.loads(stored.data)
         )
         labels = document["metadata"].get("labels") or {}
-        kept: Mapping[str, str] | bytes = labels
-        if len(labels) > _FEW:
-            kept = bytes(memoryview(orjson.dumps(labels)))  # which has room for half a megabyte
-        found = Selectable(kept, strategy.selectable_fields(document))
+        # No selector is longer than this, so none matches more, and none matches less of it.
+        fields = {
+            path: text[: MAX_LENGTH + 1]
+            for path, text in strategy.selectable_fields(document).items()
+        }
+        are_long = sum(map(len, fields.values())) > _FEW_CHARS
+        found = Selectable(
+            dumps(labels) if len(labels) > _FEW else labels, dumps(fields) if are_long else fields
+        )
         stored.memo[form] = found
     return found
 
 
+def _read(kept: Mapping[str, str] | bytes) -> Mapping[str, str]:
+    return _from_json(kept) if isinstance(kept, bytes) else kept
+
+
 @lru_cache(maxsize=16)  # all watches look at the same object, one after the other
-def _read_labels(kept: bytes) -> Mapping[str, str]:
-    labels: Mapping[str, str] = orjson.loads(kept)
-    return labels
+def _from_json(kept: bytes) -> Mapping[str, str]:
+    texts: Mapping[str, str] = orjson.loads(kept)
+    return texts

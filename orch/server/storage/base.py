@@ -141,7 +141,13 @@ class Watch(Protocol):
         """
 
     def take(self) -> list[Change] | None:
-        """`changes` without waiting, a bounded number: [] when there is nothing more."""
+        """`changes` without waiting, a bounded number: [] when there is nothing more, or nothing
+        among those that were looked at.
+        """
+
+    @property
+    def is_behind(self) -> bool:
+        """There is more for `take` to look at."""
 
     def wake(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` once, at the next change; None cancels that. For a reader that does not

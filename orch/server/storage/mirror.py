@@ -203,9 +203,10 @@ class MirroredStorage:
         table = self._table(prefix)
         if concern is None or table.history.ended:
             return CursorWatch(table.history, prefix, from_revision, self._current_revision)
-        position = table.history.position_after(from_revision)
-        backlog = table.history.read(position, from_revision)
-        return ConcernedWatch(table.concerned, concern, prefix, backlog, self._current_revision)
+        newest = self._current_revision
+        return ConcernedWatch(
+            table.concerned, concern, table.history, prefix, from_revision, newest
+        )
 
     def _current_revision(self) -> int:
         return self.revision

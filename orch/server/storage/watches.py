@@ -21,6 +21,7 @@ from orch.server.storage.base import Change, Compacted, Concern
 MIN_KEPT = 1024  # the reference keeps at least 100; leases of a mid-sized cluster need more
 MAX_TAKEN = 200  # changes that a reader gets at once
 TAKEN_BYTES = 96 * 1024  # of their objects, unless a single one is larger
+LOOKED_AT = 10 * MAX_TAKEN  # changes, for some that are the reader's, until others have a turn
 _CHANGE_BYTES = 400  # of a change without its objects
 NewestRevision = Callable[[], int]
 
@@ -148,6 +149,10 @@ class _Watch(ABC):
         self._closed = False
         self._callback: Callable[[], None] | None = None
 
+    @property
+    @abstractmethod
+    def is_behind(self) -> bool: ...
+
     @abstractmethod
     def take(self) -> list[Change] | None: ...
 
@@ -155,6 +160,9 @@ class _Watch(ABC):
         while not (found := self.take()):
             if found is None:
                 return None
+            if self.is_behind:
+                await asyncio.sleep(0)
+                continue
             changed = asyncio.get_running_loop().create_future()
             self.wake(partial(_set, changed))
             try:
@@ -200,17 +208,26 @@ class CursorWatch(_Watch):
             return self._newest()
         return self._revision
 
+    @property
+    def is_behind(self) -> bool:
+        return self._position != self._history.end_position
+
     def take(self) -> list[Change] | None:
         if self._closed or self._history.ended:
             return None
-        prefix = self._prefix
-        while self._position != self._history.end_position:
+        for _ in range(LOOKED_AT // MAX_TAKEN):
+            if self._position == self._history.end_position:
+                break
             found = self._history.read_some(self._position, self._revision)
             self._position += len(found)
             self._revision = found[-1].revision
-            if own := [change for change in found if change.key.startswith(prefix)]:
+            if own := self._own(found):
                 return own
         return []
+
+    def _own(self, changes: list[Change]) -> list[Change]:
+        prefix = self._prefix
+        return [change for change in changes if change.key.startswith(prefix)]
 
     def wake(self, callback: Callable[[], None] | None) -> None:
         self._callback = callback
@@ -220,32 +237,49 @@ class CursorWatch(_Watch):
             self._history.add_callback(self._notify)
 
 
-class ConcernedWatch(_Watch):
-    """Changes pushed by the index, kept until they are read."""
+class ConcernedWatch(CursorWatch):
+    """Reads of the history what came before, until it has seen everything; from then on changes are
+    pushed by the index, and kept until they are read.
+    """
 
     def __init__(
         self,
         index: ConcernIndex,
         concern: Concern,
+        history: History,
         prefix: str,
-        backlog: Iterable[Change],
+        from_revision: int,
         newest: NewestRevision,
     ) -> None:
-        super().__init__()
+        super().__init__(history, prefix, from_revision, newest)
         self._index = index
-        self._prefix = prefix
-        self._newest = newest
+        self._is_pushed = False
         self._pending: list[Change] = []
         self._fell_behind_at: int | None = None
         self.concern = concern
-        for change in backlog:
-            if concern.value in concern.values(change):
-                self.push(change)
-        index.add(self)
+        self._keep_up()
+
+    @property
+    def is_behind(self) -> bool:
+        return not self._is_pushed
 
     @property
     def revision(self) -> int:
+        if not self._is_pushed:
+            return super().revision
         return self._pending[0].revision - 1 if self._pending else self._newest()
+
+    def wake(self, callback: Callable[[], None] | None) -> None:
+        self._callback = callback
+
+    def _own(self, changes: list[Change]) -> list[Change]:
+        concern = self.concern
+        return [c for c in super()._own(changes) if concern.value in concern.values(c)]
+
+    def _keep_up(self) -> None:
+        if not super().is_behind:
+            self._is_pushed = True
+            self._index.add(self)
 
     def push(self, change: Change) -> None:
         """Add a change that concerns it; beyond a limit the watch has fallen behind."""
@@ -276,6 +310,10 @@ class ConcernedWatch(_Watch):
     def take(self) -> list[Change] | None:
         if self._closed:
             return None
+        if not self._is_pushed:
+            found = super().take()
+            self._keep_up()
+            return found
         if self._fell_behind_at is not None:
             raise Compacted(self._fell_behind_at, self._newest())
         taken = _first_of(self._pending)

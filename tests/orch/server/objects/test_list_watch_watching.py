@@ -48,7 +48,7 @@ def test_a_change_is_seen_through_the_selector(previous, current, event) -> None
 async def test_without_a_version_what_is_there_is_the_beginning(backend: Backend) -> None:
     await made(backend, "Pod", pod("a"))
     opened = await open_watch(backend, ALL, "default", ListOptions())
-    assert [event.type for event in opened.initial] == ["ADDED"]
+    assert [stored.key for stored in opened.initial] == ["/pods/default/a"]
     await made(backend, "Pod", pod("b"))
     events = events_of(opened.watch.take(), ALL)
     assert [event.stored.key for event in events] == ["/pods/default/b"]

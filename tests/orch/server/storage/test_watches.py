@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.storage.base import Change, Compacted
-from orch.server.storage.watches import History
+from orch.server.storage.base import Change, Compacted, Concern, Stored
+from orch.server.storage.watches import (
+    LOOKED_AT,
+    ConcernedWatch,
+    ConcernIndex,
+    CursorWatch,
+    History,
+)
 
 
 def changes(*revisions: int) -> list[Change]:
@@ -73,3 +79,68 @@ def test_an_ended_history_lets_its_readers_go() -> None:
     history.end()
     assert history.ended
     assert reader.told == 1
+
+
+FAR = 3 * LOOKED_AT  # more than a watch looks at in one go
+
+
+def written(revision: int, name: str = "other") -> Change:
+    key = f"/k/b/{name}"
+    return Change(key, revision, Stored(key, revision, b"{}"), None)
+
+
+def named(name: str) -> Concern:
+    return Concern("name", name, lambda stored: stored.key.rpartition("/")[2])
+
+
+def watches(history: History, index: ConcernIndex) -> dict[str, CursorWatch]:
+    """Of what none of the first FAR changes is about, from the beginning."""
+    return {
+        "cursor": CursorWatch(history, "/k/a/", 0, lambda: FAR + 2),
+        "concerned": ConcernedWatch(index, named("mine"), history, "/k/", 0, lambda: FAR + 2),
+    }
+
+
+@pytest.mark.parametrize("kind", ["cursor", "concerned"])
+def test_a_watch_from_long_ago_looks_at_a_part_at_a_time_and_misses_nothing(kind: str) -> None:
+    """All of it at once, for a selector that nothing met, stalled the server."""
+    history, index = History(floor=0), ConcernIndex()
+    history.append([written(revision) for revision in range(1, FAR + 1)], keep=FAR)
+    watch = watches(history, index)[kind]
+    for _ in range(FAR // LOOKED_AT - 1):
+        assert watch.is_behind
+        assert watch.take() == []
+    mine = [Change(f"/k/a/{name}", FAR + n, *states) for n, (name, *states) in enumerate(
+        [("mine", Stored("/k/a/mine", FAR + 1, b"{}"), None)] * 2, start=1)]  # fmt: skip
+    for change in mine:  # one while it is behind, one while it is not
+        history.append([change], keep=FAR)
+        index.notify([change])
+        found = []
+        while watch.is_behind or not found:
+            found += watch.take()
+        assert found == [change]
+    assert watch.take() == []
+    assert not watch.is_behind
+    assert watch.revision == FAR + 2
+
+
+async def test_who_waits_for_changes_gets_what_comes_long_after_the_beginning() -> None:
+    history, index = History(floor=0), ConcernIndex()
+    history.append([written(revision) for revision in range(1, FAR + 1)], keep=FAR)
+    last = Change("/k/a/mine", FAR + 1, Stored("/k/a/mine", FAR + 1, b"{}"), None)
+    history.append([last], keep=FAR)
+    for watch in watches(history, index).values():
+        assert await watch.changes() == [last]
+
+
+def test_a_watch_that_is_far_behind_is_told_what_was_forgotten_and_of_the_end() -> None:
+    history, index = History(floor=0), ConcernIndex()
+    history.append([written(revision) for revision in range(1, FAR + 1)], keep=FAR)
+    behind = watches(history, index).values()
+    history.trim(10)
+    for watch in behind:
+        with pytest.raises(Compacted):
+            watch.take()
+    history.end()
+    for watch in behind:
+        assert watch.take() is None
