@@ -169,6 +169,14 @@ CHANGES: dict[str, dict[str, Attack]] = {
             413,
             APPLY,
         ),
+        "a million lists": Attack(
+            TENANT,
+            "PATCH",
+            f"{CORE}/configmaps/new{AS}",
+            lambda: text('{"a":[[]', ",[]", 1_000_000, "]}"),
+            413,
+            APPLY,
+        ),
         "elements in another order": Attack(
             TENANT,
             "PATCH",

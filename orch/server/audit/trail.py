@@ -224,10 +224,11 @@ def _without_token(info: RequestInfo, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_object(body: Data) -> dict[str, Any] | None:
-    """An object as it is, a list (a patch) under `patch`."""
+    """An object as it is, a list (a patch) under `patch`; None for more than any object has."""
     try:
+        bodies.require_bounded(bytes(body), bodies.MAX_RECORDED_VALUES)
         data = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    except (ApiError, orjson.JSONDecodeError):
         return None
     if isinstance(data, list):
         return {"patch": data}

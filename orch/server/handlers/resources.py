@@ -257,12 +257,14 @@ class ResourceHandlers:
         weigh(call, body)
         if kind == media.STRATEGIC_PATCH and not target.strategy.is_patched_by_keys:
             raise media.unknown_format(m for m in media.PATCHES if m != kind)
-        change = modify.change_of(target.strategy.resource, kind, body)
+        read = partial(modify.change_of, target.strategy.resource, kind, body)
+        change = await turns.compute(read)
         wanted = call.write_options("PatchOptions")
         if call.info.alias:
             change = aliases.through(change)
         warnings: list[str] = []
-        change = checked_patch(call, wanted, change, body, warnings)
+        check = partial(checked_patch, call, wanted, change, body, warnings)
+        change = await turns.compute(check)
         rendering = call.rendering(self._backend.now())
         stored = await modify.modify(self._backend, target, change, wanted)
         await call.take_advice()
@@ -276,7 +278,8 @@ class ResourceHandlers:
         read = partial(apply.configuration, target, body, call.info.alias)
         change = apply.change_of(self._backend, target, wanted, await turns.compute(read))
         warnings: list[str] = []
-        change = checked_patch(call, wanted, change, body, warnings)
+        check = partial(checked_patch, call, wanted, change, body, warnings)
+        change = await turns.compute(check)
         stored, created = await apply.apply(self._backend, target, change, wanted)
         await call.take_advice()
         status = 201 if created else 200

@@ -54,10 +54,15 @@ def _is_json(body: bytes) -> bool:
     """Whether a body is JSON; YAML may begin as JSON does."""
     if len(body) > MAX_BYTES:
         return True  # refused for its size
+    if body.lstrip()[:1] != b"{":
+        return False
     try:
-        return body.lstrip()[:1] == b"{" and isinstance(orjson.loads(body), dict)
+        require_bounded(body)
+        return isinstance(orjson.loads(body), dict)
     except orjson.JSONDecodeError:
         return False
+    except ApiError:
+        return True  # refused for its values
 
 
 def json_of(body: bytes) -> bytes:

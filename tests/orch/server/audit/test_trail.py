@@ -180,6 +180,17 @@ async def test_of_an_answer_that_is_too_large_the_event_says_so(audited) -> None
     assert one["responseObject"]["items"][0]["metadata"]["name"] == "a"
 
 
+async def test_what_has_more_values_than_any_object_is_not_written_down(audited) -> None:
+    """Whoever was refused for it had it read again, in one go."""
+    api, _ = audited
+    lists = b'{"spec":{"x":[0' + b",[]" * 100_000 + b"]}}"
+    reviews = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
+    assert (await api.call("POST", reviews, lists)).status == 413
+    (event,) = await events(audited, 1)
+    assert event["responseStatus"]["code"] == 413
+    assert "requestObject" not in event
+
+
 async def test_who_leaves_while_an_answer_is_written_down_is_written_down(
     audited, monkeypatch
 ) -> None:
