@@ -92,6 +92,23 @@ def take_shortcut(app: web.Application, server: web.Server) -> None:
         changed.request_handler = shortcut.beside(app, changed.request_handler)
 
 
+def pace_long_paths(server: web.Server) -> None:
+    """Begin with their requests in turns: to find out what one is for takes milliseconds, and it
+    has no seat yet.
+    """
+    changed: Any = server
+    begin: Answering = changed.request_handler
+
+    async def begin_in_turn(request: web.Request) -> web.StreamResponse:
+        await connection_of(request).take_turn()
+        return await begin(request)
+
+    def answer(request: web.Request) -> Awaitable[web.StreamResponse]:
+        return (begin_in_turn if len(request.raw_path) > _LONG_PATH else begin)(request)
+
+    changed.request_handler = answer
+
+
 @web.middleware
 def _receive(request: web.Request, handler: Answering) -> Awaitable[web.StreamResponse]:
     """Set the request's ID: aiohttp gives each request a context of its own. Refuse what the parser
@@ -139,6 +156,7 @@ _ACCEPTING_TURNS = 4  # that asyncio takes from an accepted socket to its protoc
 _BACKLOG = 1024
 OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
 _UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
+_LONG_PATH = 1024  # characters, with the query
 _BODY = web.RequestKey("body", bytes)
 
 
@@ -259,6 +277,7 @@ class HttpServer:
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
         take_shortcut(self._app, runner.server)
+        pace_long_paths(runner.server)
         self.connection_limit.restrict(_affordable())
         try:
             self._listeners = await self._listen(runner.server)

@@ -30,6 +30,7 @@ _ACTS = ("exec", "attach", "portforward")  # in pods: `create`, also by GET
 _AGENT_ACTS = ("exec", "attach", "portForward", "run")  # at a node's agent: likewise
 _STREAMED = ("proxy", "log", *_ACTS)
 _REMEMBERED = 8192  # requests without a query, about 0.7 kB each
+_PARTS = 5  # that are looked at: to decode 2,000 took a stranger's request 4 ms
 _REMEMBERED_CHARS = 256  # any caller could fill the memory with longer paths
 
 
@@ -97,14 +98,16 @@ def _parsed(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo
     if not raw_rest:
         return RequestInfo(method.lower(), path)
     verb = _METHOD_VERBS.get(method, method.lower())
-    namespace, target = _split_namespace([_decoded(part) for part in raw_rest])
+    parts = [_decoded(part) for part in raw_rest[:_PARTS]]
+    namespace, target = _split_namespace(parts)
     resource, name, subresource = (*target, "", "", "")[:3]
     if not name:
         verb = _COLLECTION_VERBS.get(verb, verb)
         name = _selected_name(verb, query)
     if verb == "list" and is_true(query.get("watch")):
         verb = "watch"
-    rest = _rest_of(raw_path, len(raw_parts) - len(target) + 3) if subresource else ""
+    before = len(raw_parts) - len(raw_rest) + len(parts) - len(target)
+    rest = _rest_of(raw_path, before + 3) if subresource else ""
     if (resource == "pods" and subresource in _ACTS) or (
         (resource, subresource) == ("nodes", "proxy") and _acts_at_agent(rest)
     ):

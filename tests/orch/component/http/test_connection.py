@@ -68,6 +68,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 MALFORMED = {
+    "an expectation that is no text": b"GET / HTTP/1.1\r\n" + HOST + b"Expect: \xff\r\n\r\n",
     "length and chunks": b"POST / HTTP/1.1\r\n"
     + HOST
     + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
