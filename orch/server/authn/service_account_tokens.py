@@ -27,6 +27,7 @@ from orch.wire.records.authentication import Identity
 CLAIM = "orch.io"
 _EXTRA = "authentication.orch.io"
 _REMEMBERED = 4096
+_REMEMBERED_CHARS = 2048  # of a token: one with a thousand audiences takes 70 kB
 _GRACE_AFTER_DELETION_S = 60.0
 _SKEW_S = 10.0
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -149,9 +150,10 @@ class AccountTokens:
             )  # fmt: skip
         except jwt.PyJWTError as error:
             raise TokenRefused(f"the token is not valid: {error}") from None
-        if len(self._verified) >= _REMEMBERED:
-            self._verified.clear()
-        self._verified[digest] = claims
+        if len(token) <= _REMEMBERED_CHARS:
+            if len(self._verified) >= _REMEMBERED:
+                self._verified.clear()
+            self._verified[digest] = claims
         return claims
 
     def _check_times(self, claims: Claims) -> None:
