@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from orch.server.admission import certificates
+from orch.server import turns
+from orch.server.admission import certificates, service_accounts
 from orch.server.admission.certificates import CertificateRequests
 from orch.server.admission.limit_ranges import LimitRanger
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
@@ -45,7 +46,7 @@ def steps(
     return (
         ServiceAccounts(partial(_account, storage), random_suffix if tokens else None),
         RuntimeClasses(partial(_documents, storage)),
-        LimitRanger(partial(_documents, storage)),
+        LimitRanger(partial(_documents, storage), turns.aside),
         Priorities(partial(_documents, storage)),
         CreationGuard(authorizer),
         NodeRestriction(partial(_uid_of_node, storage)),
@@ -100,9 +101,13 @@ def _uid_of_node(storage: Storage, name: str) -> str:
 def _account(storage: Storage, namespace: str, name: str) -> Document | None:
     """Empty where the namespace is missing or ends, which is refused as such, later."""
     if (stored := storage.get(key_of(SERVICE_ACCOUNTS, namespace, name))) is not None:
-        return decode(stored)
+        return stored.once("account", _needed)
     place = storage.get(key_of(NAMESPACES, "", namespace))
     return {} if place is None or namespaces.is_terminating(decode(place)) else None
+
+
+def _needed(stored: Stored) -> Document:
+    return service_accounts.needed(decode(stored))
 
 
 def labels_of(storage: Storage, namespace: str) -> Mapping[str, str] | None:

@@ -6,27 +6,36 @@ agent runs their static pods whatever is refused here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import partial
 from itertools import islice
 
+from orch.server.asking import Unanswered
 from orch.server.objects.document import Document, ObjectTarget
 from orch.server.strategy import pods, quotas
 from orch.wire import errors
 from orch.wire.podrules import limit_ranges, podspec
-from orch.wire.podrules.podspec import mirror_hash
+from orch.wire.podrules.podspec import LASTING, document_places, mirror_hash
 from orch.wire.records.kinds import LIMIT_RANGES, PODS, Resource
 from orch.wire.records.pods import Pod
 
 # All objects of a kind, of one namespace or "" for kinds without; not to be changed.
 ListDocuments = Callable[[Resource, str], Sequence[Document]]
+# Where and how to compute what takes long.
+Aside = Callable[[Callable[[], list[str]]], Awaitable[list[str]]]
 _SHOWN = 100
+_AMOUNTS = 500  # more take milliseconds: 32,000 took 250
+# The pod of this request that was judged aside, and what was found.
+_FOUND: ContextVar[tuple[Document, list[str]]] = ContextVar("found", default=({}, []))
 
 
 class LimitRanger:
     """The `Admission` of pods, which it completes, and of LimitRanges: not too many of them."""
 
-    def __init__(self, listed: ListDocuments) -> None:
+    def __init__(self, listed: ListDocuments, aside: Aside) -> None:
         self._listed = listed
+        self._aside = aside
 
     def judges(self, resource: Resource) -> bool:
         return resource in (PODS, LIMIT_RANGES)
@@ -46,10 +55,34 @@ class LimitRanger:
             return
         if not ranges or mirror_hash(new) is not None:
             return
-        if old is None:
-            _complete(new, ranges)
-        if found := [*islice(_problems(new, ranges), _SHOWN)]:
+        judge = partial(_judged, new, ranges, is_new=old is None)
+        if found := self._found(new, judge) if _is_costly(new, ranges) else judge():
             raise target.forbidden(name, found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+    def _found(self, pod: Document, judge: Callable[[], list[str]]) -> list[str]:
+        """What was found aside, or will be."""
+
+        async def judge_aside() -> None:
+            _FOUND.set((pod, await self._aside(judge)))
+
+        about, found = _FOUND.get()
+        if about is not pod:
+            raise Unanswered(judge_aside)
+        return found
+
+
+def _is_costly(pod: Document, ranges: Sequence[Document]) -> bool:
+    """By the amounts that containers are given, or that are compared."""
+    items = (item for each in ranges for item in (each.get("spec") or {}).get("limits") or ())
+    amounts = sum(len(part) for item in items for part in item.values() if isinstance(part, dict))
+    return amounts * sum(1 for _ in document_places(pod["spec"], LASTING)) > _AMOUNTS
+
+
+def _judged(pod: Document, ranges: Sequence[Document], *, is_new: bool) -> list[str]:
+    """What is wrong with a pod, which is completed if it is new."""
+    if is_new:
+        _complete(pod, ranges)
+    return [*islice(_problems(pod, ranges), _SHOWN)]
 
 
 def _complete(pod: Document, ranges: Sequence[Document]) -> None:

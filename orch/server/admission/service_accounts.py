@@ -16,8 +16,9 @@ from orch.wire.names import DEFAULT_SERVICE_ACCOUNT
 from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import PULL_SECRETS, SECRET, api_references
 from orch.wire.records.kinds import PODS, Resource
+from orch.wire.validation import DNS_SUBDOMAIN_MAX
 
-# The account of a namespace and name, not to be changed; None: there is none.
+# What is `needed` of the account of a namespace and name; None: there is none.
 Find = Callable[[str, str], Document | None]
 
 TOKEN_VOLUME = "kube-api-access-"  # noqa: S105 - and a random suffix
@@ -118,8 +119,17 @@ def _token_volume() -> Document:
     }
 
 
-def _give_pull_secrets(spec: Document, account: Document) -> None:
+def needed(account: Document) -> Document:
+    """What its pods need to know of an account, however large it is; to be kept."""
     secrets = raw.records(account, "imagePullSecrets")
-    given = [{"name": raw.text(secret, "name")} for secret in islice(secrets, PULL_SECRETS)]
-    if given:
-        spec["imagePullSecrets"] = given
+    names = (raw.text(secret, "name") for secret in islice(secrets, PULL_SECRETS))
+    given = [{"name": name} for name in names if len(name) <= DNS_SUBDOMAIN_MAX]
+    return {
+        "automountServiceAccountToken": account.get("automountServiceAccountToken"),
+        "imagePullSecrets": given,
+    }
+
+
+def _give_pull_secrets(spec: Document, account: Document) -> None:
+    if given := account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = [dict(secret) for secret in given]

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from orch.server.authn.tokens import Bound
 from orch.server.authz.authorizer import Authorizer
-from orch.server.flow.control import limit_rate
+from orch.server.flow.control import charge, limit_rate, size_of
 from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Attempt, Document, decode, key_of
 from orch.server.request.attributes import RequestInfo
+from orch.server.storage.base import Stored
 from orch.wire import causes, errors, raw, times
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.names import AUTHENTICATION_GROUP
@@ -63,7 +64,7 @@ class TokenRequests:
         asked = await self._backend.ask_webhooks(call.target(), attempt)
         if asked is not None and asked is not document:
             document, request = asked, _checked(asked, call)
-        account = decode(self._backend.find(call.target()))
+        account = _read(self._backend.find(call.target()))
         _complete(document["metadata"], account["metadata"], self._backend.now())
         bound = self._bound(account, request.spec, call.info.namespace)
         self._restrict(call, bound, request.spec)
@@ -107,7 +108,7 @@ class TokenRequests:
         stored = self._backend.storage.get(key_of(resource, namespace, name))
         if stored is None:
             raise errors.not_found(resource.plural, name)
-        target = decode(stored)
+        target = _read(stored)
         uid = target["metadata"]["uid"]
         if reference.uid and reference.uid != uid:
             raise errors.conflict(
@@ -166,6 +167,12 @@ class TokenRequests:
             name=call.info.name,
         )
         return bool(audience) and self._authorizer.decide(call.identity, asked).allowed
+
+
+def _read(stored: Stored) -> Document:
+    """An object that the tenant may have made large, which takes of its rate."""
+    charge(size_of(stored.data))
+    return decode(stored)
 
 
 def _not_for_node(call: Call, why: str) -> ApiError:
