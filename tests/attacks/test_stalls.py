@@ -15,13 +15,26 @@ from contextlib import ExitStack
 import pytest
 
 from tests.attacks import harness
-from tests.attacks.costly import BINDINGS, CORE, LONG, MANY, MERGE, ROLES, named, pod, rules
+from tests.attacks.costly import (
+    BINDINGS,
+    CORE,
+    LONG,
+    MANY,
+    MERGE,
+    ROLES,
+    named,
+    pod,
+    rules,
+    selector,
+)
 from tests.attacks.costly_changes import CHANGES
 from tests.attacks.costly_requests import REQUESTS
-from tests.attacks.harness import TENANT, Attacked, head
+from tests.attacks.flood import flooding
+from tests.attacks.harness import NEIGHBOUR, TENANT, Attacked, head
 
 pytestmark = pytest.mark.alone
 ATTACKS = {**CHANGES, **REQUESTS}
+LEASES = f"/apis/coordination.orch.io/v1/namespaces/{TENANT}/leases"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +95,61 @@ def test_what_is_parsed_for_many_readers_at_once_keeps_nobody_waiting(target: At
                     continue
             for opened in [ask("includeObject=None") for _ in range(60)]:
                 assert opened.recv(12) == b"HTTP/1.1 200"
+    harness.no_long_stall(seen)
+
+
+def test_a_watch_that_begins_long_ago_keeps_nobody_waiting(target: Attacked) -> None:
+    """Nothing of the 36 MB that came since is for it; all of them were read in one go."""
+    listed = target.ask(TENANT, "GET", f"{CORE}/configmaps?limit=1").json()
+    start = listed["metadata"]["resourceVersion"]
+    data = {f"k{number}": "x" * 30 for number in range(15_000)}
+    body = encoded(named("long-ago", data=data))
+    target.make(f"{CORE}/configmaps", named("long-ago"))
+    for number in range(60):
+        changed = body.replace(b"xx", b"%02d" % number, 1)
+        assert target.ask(TENANT, "PUT", f"{CORE}/configmaps/long-ago", changed).status == 200
+    query = f"watch=1&timeoutSeconds=1&labelSelector=none&resourceVersion={start}"
+    with target.witnessed() as seen:
+        assert target.ask(TENANT, "GET", f"{CORE}/configmaps?{query}").body == b""
+    harness.no_long_stall(seen)
+
+
+def test_watches_by_many_terms_keep_nobody_waiting(target: Attacked) -> None:
+    """400 of them, when 64 objects are deleted, all of which are held against a hundred terms."""
+    query = "watch=1&labelSelector=" + selector("!k{}", 100)
+    target.make(LEASES, *(named(f"l{number}") for number in range(64)))
+    with ExitStack() as stack:
+        for _ in range(400):
+            watch = stack.enter_context(target.open())
+            watch.sendall(head(TENANT, "GET", f"{LEASES}?{query}", 0))
+            assert watch.recv(12) == b"HTTP/1.1 200"
+        with target.witnessed() as seen:
+            assert target.ask(TENANT, "DELETE", LEASES).status == 200
+            received = b""
+            while b"DELETED" not in received:
+                received = received[-6:] + watch.recv(65_536)
+    harness.no_long_stall(seen)
+
+
+def test_long_paths_of_strangers_keep_nobody_waiting(target: Attacked) -> None:
+    request = f"GET /api/v1/{'%41/' * 2000} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with target.witnessed() as seen, flooding(target, [request.encode()], 300, 3.0) as answers:
+        pass
+    assert answers[401] > 100, answers
+    harness.no_long_stall(seen)
+
+
+def test_limits_of_many_resources_for_many_containers_keep_nobody_waiting(
+    target: Attacked,
+) -> None:
+    amounts = {f"a.b/r{number}": "1" for number in range(16)}
+    limits = {"type": "Container", "default": amounts, "defaultRequest": amounts, "max": amounts}
+    place = f"/api/v1/namespaces/{NEIGHBOUR}"
+    target.make(f"{place}/limitranges", named("many", spec={"limits": [limits]}))
+    containers = [{"name": f"c{number}", "image": "b"} for number in range(1000)]
+    body = encoded(pod("many", containers=containers))
+    with target.witnessed() as seen:
+        assert target.ask(NEIGHBOUR, "POST", f"{place}/pods", body).status == 413
     harness.no_long_stall(seen)
 
 
