@@ -12,6 +12,7 @@ import asyncio
 import selectors
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -131,6 +132,30 @@ async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
         if time.monotonic() > ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + TURN_S
+
+
+class Calls:
+    """Calls to be made soon, in each turn of the loop for a few milliseconds.
+
+    400 watches wrote of 64 deletions for 150 in one turn.
+    """
+
+    def __init__(self) -> None:
+        self._next: deque[Callable[[], None]] = deque()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        if not self._next:
+            asyncio.get_running_loop().call_soon(self._make_some)
+        self._next.append(call)
+
+    def _make_some(self) -> None:
+        ends_s = time.monotonic() + TURN_S
+        try:
+            while self._next and time.monotonic() < ends_s:
+                self._next.popleft()()
+        finally:
+            if self._next:
+                asyncio.get_running_loop().call_soon(self._make_some)
 
 
 async def beginning(response: web.StreamResponse | None, most: int) -> bytes | bytearray:

@@ -56,7 +56,16 @@ def delete(target: Attacked, number: int) -> int:
     return target.ask(TENANT, "DELETE", f"{OBJECTS}/stored{number}").status
 
 
-@pytest.mark.parametrize("change", [create, create_in_chunks, patch, delete])
+def bind_token(target: Attacked, number: int) -> int:
+    """To a large object, which is read for it."""
+    secret = {"metadata": {"name": "large"}, "data": {"k": "x" * (LARGE + LARGE % 4)}}
+    target.make(OBJECTS.replace("configmaps", "secrets"), secret)
+    path = OBJECTS.replace("configmaps", "serviceaccounts/default/token")
+    spec = {"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "large"}}
+    return target.ask(TENANT, "POST", path, {"spec": spec}).status
+
+
+@pytest.mark.parametrize("change", [create, create_in_chunks, patch, delete, bind_token])
 def test_large_changes_take_their_time_also_without_lasting_connections(
     target: Attacked, change: Callable[[Attacked, int], int]
 ) -> None:

@@ -28,7 +28,6 @@ _GZIP_LEVEL = 1
 _GZIP_FORMAT = 31  # zlib's window bits for the largest window in a gzip file
 _PACKER_BYTES = 264 * 1024  # of zlib, for each
 _SLICES_A_TURN = BYTES_A_TURN // SLICE_BYTES
-REFERENCE_BYTES = 8  # to an object that is to be sent
 
 Data = bytes | bytearray
 Piece = Data | memoryview

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from orch.component.http import httpd
 from orch.component.http.sliced_response import (
-    REFERENCE_BYTES,
     SLICE_BYTES,
     Data,
     LazyBody,
@@ -143,9 +142,8 @@ class Call(NamedTuple):
             return self.answer(rendering, render.render_list(rendering, page))
         pieces = partial(render.list_pieces, rendering, page)
         size = render.list_size(rendering, page)
-        held_bytes = REFERENCE_BYTES * len(page.items)
         costly = not rendering.is_stored
-        body = LazyBody(pieces, size, hold, costly=costly, held_bytes=held_bytes)
+        body = LazyBody(pieces, size, hold, costly=costly, held_bytes=page.held_bytes)
         return self._with_warnings(
             web.Response(body=body, headers=rendering.representation.headers)
         )

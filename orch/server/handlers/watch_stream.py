@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
 from prometheus_client import Counter
 
 from orch.component.http import httpd, tcp
-from orch.component.http.sliced_response import (
-    REFERENCE_BYTES,
-    Piece,
-    framed,
-    send,
-    takes_more,
-    write_chunk,
-)
+from orch.component.http.sliced_response import Piece, framed, send, takes_more, write_chunk
 from orch.component.process import clock
 from orch.server.handlers import render
 from orch.server.handlers.call import NOTES, warning_headers
@@ -33,6 +26,7 @@ from orch.server.objects.list_watch import Event, Opened
 from orch.server.objects.options import ListOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Change, Compacted, Hold, Stored, Watch
+from orch.server.turns import Calls
 from orch.wire.errors import expired
 
 # A write over TLS costs more than the rest of an event. So events that are ready together share a
@@ -68,6 +62,7 @@ class Shared:
     """
 
     latest_chunks: Chunks = field(default_factory=dict)
+    calls: Calls = field(default_factory=Calls)
     _latest_lines: dict[tuple[object, ...], tuple[Event, bytes]] = field(default_factory=dict)
     _lines_bytes: int = 0
     _waiting: list[Write] = field(default_factory=list)
@@ -101,7 +96,7 @@ class Shared:
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
         for write in waiting:
-            write()
+            self.calls.soon(write)
 
 
 COUNT_SENT = web.RequestKey("count_sent", Counter)  # of the events that a watch has sent
@@ -141,7 +136,7 @@ async def stream(
         await response.prepare(request)
         if request.method == "HEAD":  # the answer has no body: more bytes would corrupt the next
             return response
-        await writer.write_initial(opened.initial)
+        await writer.write_batches(_beginning(opened.initial), held_bytes=opened.held_bytes)
         opened.initial.clear()  # else they would be kept as long as the watch
         if wanted.options.send_initial_events:
             await writer.write(
@@ -232,7 +227,7 @@ class _Feed:
         if self._loop.time() - self._written_s < BUSY_S:
             self._shared.write_later(self._write)
         else:
-            self._loop.call_soon(self._write)  # with all changes of this loop turn
+            self._shared.calls.soon(self._write)  # with all changes of this loop turn
 
     def _write(self) -> None:
         if self._handover.done():
@@ -272,6 +267,13 @@ def _batches(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
     yield events[start:]
 
 
+def _beginning(found: Sequence[Stored]) -> Iterator[Sequence[Event]]:
+    """What was there when a watch began; an event is made when it is its turn."""
+    for start in range(0, len(found), EVENTS_PER_WRITE):
+        part = found[start : start + EVENTS_PER_WRITE]
+        yield from _batches([Event("ADDED", stored, stored.revision) for stored in part])
+
+
 class _Writer:
     """Writes the lines of a stream, the columns of a table only once."""
 
@@ -308,28 +310,14 @@ class _Writer:
 
     def is_large(self, changes: Sequence[Change]) -> bool:
         """Whether the handler is to write them, in turn with others: an object of more than
-        LARGE_BYTES, which a watch gives alone, or some that have to be parsed, or are held against
-        many terms.
+        LARGE_BYTES, which a watch gives alone, some to be parsed, or held against many terms.
         """
-        if len(changes) * self._terms > COSTLY_TERMS:
-            return True
-        if self._rendering.is_stored:
-            return _size_of(changes[0]) > LARGE_BYTES
-        return sum(map(_size_of, changes)) > COSTLY_BYTES
+        most = LARGE_BYTES if self._rendering.is_stored else COSTLY_BYTES
+        large = changes[:1] if self._rendering.is_stored else changes
+        return len(changes) * self._terms > COSTLY_TERMS or sum(map(_size_of, large)) > most
 
     async def write(self, line: Piece) -> None:
         await self._response.write(line)
-
-    async def write_initial(self, found: Sequence[Stored]) -> None:
-        """Write what was there when the watch began; an event is made when it is its turn."""
-        release = self._hold(self._abort)
-        try:
-            for start in range(0, len(found), EVENTS_PER_WRITE):
-                part = found[start : start + EVENTS_PER_WRITE]
-                events = [Event("ADDED", stored, stored.revision) for stored in part]
-                await self.write_events(events, held_bytes=REFERENCE_BYTES * len(found))
-        finally:
-            release()
 
     async def write_changes(self, changes: Sequence[Change]) -> None:
         """Write those that are for the client; looking for them takes turns with other watches."""
@@ -338,15 +326,14 @@ class _Writer:
             if self._terms or not changes:
                 await httpd.connection_of(self._request).take_turn()
             part = changes[start : start + some]
-            await self.write_events(list_watch.events_of(part, self._wanted.selection))
+            if events := list_watch.events_of(part, self._wanted.selection):
+                await self.write_batches(_batches(events))
 
-    async def write_events(self, events: Sequence[Event], held_bytes: int = 0) -> None:
+    async def write_batches(self, batches: Iterable[Sequence[Event]], held_bytes: int = 0) -> None:
         """Write events, waiting while the client is slow; cuts one that is too slow."""
-        if not events:
-            return
         release = self._hold(self._abort)
         try:
-            for batch in _batches(events):
+            for batch in batches:
                 is_large = len(batch[0].stored.data) > LARGE_BYTES
                 await send(
                     self._pieces(batch),

@@ -19,6 +19,7 @@ from orch.server.objects.selection import Selection, concern_of
 from orch.server.storage.base import Change, Compacted, Hold, Snapshot, Stored, Watch
 from orch.wire.errors import ApiError, Cause, expired
 
+_REFERENCE_BYTES = 8  # to an object that is to be sent
 _START = "\0"  # after a key, and before the next one
 _CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result."
@@ -35,6 +36,11 @@ class Page:
     revision: int
     continuation: str = ""
     remaining: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes until it is sent, beside the objects."""
+        return _REFERENCE_BYTES * len(self.items)
 
 
 async def list_objects(
@@ -105,6 +111,11 @@ class Opened:
     initial_revision: int
     watch: Watch
     hold: Hold  # storage's, for whoever sends events to a slow client
+
+    @property
+    def held_bytes(self) -> int:
+        """What `initial` takes beside the objects."""
+        return _REFERENCE_BYTES * len(self.initial)
 
 
 async def open_watch(

@@ -105,3 +105,25 @@ def test_between_its_steps_the_thread_gives_way_to_a_turn_but_to_no_endless_one(
     with asyncio.Runner(loop_factory=turns.new_event_loop) as runner:
         runner.run(use())
     assert steps == ([turn_s, 0] if turn_s < most_s else [0, turn_s])
+
+
+async def test_many_calls_are_made_in_order_and_leave_others_their_turns() -> None:
+    made: list[object] = []
+    calls = turns.Calls()
+
+    def call(number: int) -> None:
+        end_s = time.monotonic() + turns.TURN_S * 0.6  # two of them fill a turn
+        while time.monotonic() < end_s:
+            continue
+        made.append(number)
+
+    for number in range(4):
+        calls.soon(partial(call, number))
+    while 3 not in made:
+        await asyncio.sleep(0)
+        made.append("other")
+    assert [one for one in made if one != "other"] == [0, 1, 2, 3]
+    assert made.index("other") <= 2
+    calls.soon(partial(made.append, "later"))
+    await asyncio.sleep(0)
+    assert made[-1] == "later"
