@@ -11,7 +11,6 @@ history has forgotten, so that the history's bounds are those of all watches.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -142,60 +141,16 @@ class History:
             callback()
 
 
-class _Watch(ABC):
-    """The part common to both: at most one reader, which registers a callback or waits."""
-
-    def __init__(self) -> None:
-        self._closed = False
-        self._callback: Callable[[], None] | None = None
-
-    @property
-    @abstractmethod
-    def is_behind(self) -> bool: ...
-
-    @abstractmethod
-    def take(self) -> list[Change] | None: ...
-
-    async def changes(self) -> list[Change] | None:
-        while not (found := self.take()):
-            if found is None:
-                return None
-            if self.is_behind:
-                await asyncio.sleep(0)
-                continue
-            changed = asyncio.get_running_loop().create_future()
-            self.wake(partial(_set, changed))
-            try:
-                await changed
-            finally:
-                self.wake(None)
-        return found
-
-    def wake(self, callback: Callable[[], None] | None) -> None:
-        self._callback = callback
-
-    def close(self) -> None:
-        self._closed = True
-        self._notify()
-
-    def _notify(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
-
-
-def _set(changed: asyncio.Future[None]) -> None:
-    if not changed.done():
-        changed.set_result(None)
-
-
-class CursorWatch(_Watch):
-    """A place in one kind's history, narrowed to a key prefix."""
+class CursorWatch:
+    """A place in one kind's history, narrowed to a key prefix; at most one reader, which registers
+    a callback or waits.
+    """
 
     def __init__(
         self, history: History, prefix: str, from_revision: int, newest: NewestRevision
     ) -> None:
-        super().__init__()
+        self._closed = False
+        self._callback: Callable[[], None] | None = None
         self._history = history
         self._prefix = prefix
         self._position = history.position_after(from_revision)
@@ -229,12 +184,41 @@ class CursorWatch(_Watch):
         prefix = self._prefix
         return [change for change in changes if change.key.startswith(prefix)]
 
+    async def changes(self) -> list[Change] | None:
+        while not (found := self.take()):
+            if found is None:
+                return None
+            if self.is_behind:
+                await asyncio.sleep(0)
+                continue
+            changed = asyncio.get_running_loop().create_future()
+            self.wake(partial(_set, changed))
+            try:
+                await changed
+            finally:
+                self.wake(None)
+        return found
+
     def wake(self, callback: Callable[[], None] | None) -> None:
         self._callback = callback
         if callback is None:
             self._history.remove_callback(self._notify)
         else:
             self._history.add_callback(self._notify)
+
+    def close(self) -> None:
+        self._closed = True
+        self._notify()
+
+    def _notify(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+def _set(changed: asyncio.Future[None]) -> None:
+    if not changed.done():
+        changed.set_result(None)
 
 
 class ConcernedWatch(CursorWatch):
