@@ -28,11 +28,13 @@ from orch.server.request.bodies import values_in
 
 SMALL = 2_000  # values; validation takes up to 10 µs for each
 TURN_S = 0.005
+_SLICE_S = 0.001  # of what goes through many objects
 SWITCH_S = 0.0003  # how long a thread may compute while another waits for the interpreter
 
 _sent: ContextVar[int] = ContextVar("values_sent", default=0)
 _owner: ContextVar[object] = ContextVar("owner", default=None)
 _turns = Turns(Bounds(seats=2, wait_s=300.0))  # the second waits for the thread
+_slices = Turns()
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-objects")
 
 _at_work = threading.Lock()  # held by the loop unless it waits for something to do
@@ -125,13 +127,15 @@ async def as_json(body: bytes, content_type: str) -> tuple[bytes, str]:
 
 
 async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """The items; between two of them others may have their turn, and may change what is stored."""
-    ends_s = time.monotonic() + TURN_S
+    """The items; between two of them others may have their turn, and may change what is stored. Of
+    all who go through many, one does so in a turn of the loop, their owners in rotation.
+    """
+    ends_s = time.monotonic() + _SLICE_S
     for item in items:
         yield item
         if time.monotonic() > ends_s:
-            await asyncio.sleep(0)
-            ends_s = time.monotonic() + TURN_S
+            await _slices.take(_owner.get())
+            ends_s = time.monotonic() + _SLICE_S
 
 
 class Calls:

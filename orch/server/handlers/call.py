@@ -52,6 +52,7 @@ from orch.wire.records.kinds import Resource
 
 _WARNINGS_MAX = 4096  # characters in all
 _WARNING_MAX = 256
+_MANY = 2_000  # objects, which are large together; to add up their sizes takes milliseconds
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -138,10 +139,11 @@ class Call(NamedTuple):
 
     def answer_list(self, rendering: Rendering, page: Page, hold: Hold) -> web.Response:
         """A large list is made while it is sent, and never indented."""
-        if sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
+        is_long = len(page.items) > _MANY
+        if not is_long and sum(len(stored.data) for stored in page.items) <= SLICE_BYTES:
             return self.answer(rendering, render.render_list(rendering, page))
         pieces = partial(render.list_pieces, rendering, page)
-        size = render.list_size(rendering, page)
+        size = None if is_long else render.list_size(rendering, page)
         costly = not rendering.is_stored
         body = LazyBody(pieces, size, hold, costly=costly, held_bytes=page.held_bytes)
         return self._with_warnings(

@@ -214,6 +214,7 @@ class ResourceHandlers:
             call.info.namespace,
             options.parse_list_options(call.request.query, watch=True),
         )
+        turns.weigh(b"", httpd.connection_of(call.request).owner)
         try:
             opened = await list_watch.open_watch(
                 self._backend, wanted.selection, call.info.namespace, wanted.options

@@ -137,7 +137,7 @@ async def stream(
         if request.method == "HEAD":  # the answer has no body: more bytes would corrupt the next
             return response
         await writer.write_batches(_beginning(opened.initial), held_bytes=opened.held_bytes)
-        opened.initial.clear()  # else they would be kept as long as the watch
+        opened.initial = ()  # else they would be kept as long as the watch
         if wanted.options.send_initial_events:
             await writer.write(
                 render.render_bookmark(wanted.rendering, opened.initial_revision, ends_initial=True)

@@ -6,9 +6,11 @@ longer matches is DELETED, whatever happened to it. Writing events out is the ca
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Literal
 
 from orch.server import turns
@@ -52,7 +54,7 @@ async def list_objects(
     items: Sequence[Stored] = snapshot.items
     if options.continuation:
         start = prefix + options.continuation.start
-        items = [stored for stored in items if stored.key >= start]
+        items = items[bisect_left(items, start, key=attrgetter("key")) :]
     if not selection.everything:
         items = [stored async for stored in turns.in_turns(items) if selection.matches(stored)]
     if not options.limit or len(items) <= options.limit:
@@ -103,11 +105,11 @@ class Event:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Opened:
     """An open watch: the objects that are there already, then the changes of `watch`."""
 
-    initial: list[Stored]
+    initial: Sequence[Stored]
     initial_revision: int
     watch: Watch
     hold: Hold  # storage's, for whoever sends events to a slow client
@@ -137,7 +139,9 @@ async def open_watch(
     except Compacted as error:
         raise expired(str(error)) from None
     try:
-        initial = [stored async for stored in turns.in_turns(existing) if selection.matches(stored)]
+        initial = existing
+        if not selection.everything:
+            initial = [s async for s in turns.in_turns(existing) if selection.matches(s)]
     except BaseException:
         watch.close()
         raise

@@ -166,7 +166,7 @@ class Past(NamedTuple):
 
     prefix: str
     revision: int
-    items: list[Stored]
+    items: Sequence[Stored]
     changes: list[Change]
 
     @property
