@@ -52,6 +52,8 @@ TABLE = [
     ("GET", "/apis/g.io/v1/namespaces/o/leases/x", "get", "g.io", "v1", "o", "leases", "", "x"),
     ("GET", "/apis/g.io/v1/leases", "list", "g.io", "v1", "", "leases", "", ""),
     ("GET", "//api/v1//pods", "list", "", "v1", "", "pods", "", ""),
+    ("GET", "/%61pi/v1/%70ods", "list", "", "v1", "", "pods", "", ""),
+    ("GET", "/api%73/g%2Eio/%76%31/leases", "list", "g.io", "v1", "", "leases", "", ""),
     ("GET", "/api/v1/namespaces/o/pods/a%2Fb", "get", "", "v1", "o", "pods", "", "a/b"),
     ("GET", "/api/v1/namespaces/o%2Fpods/x", "list", "", "v1", "o/pods", "x", "", ""),
     (
