@@ -121,20 +121,23 @@ class Charging:
         if binds or before is None:
             on_node = on_its_node(document, write.data or b"")
         growth = _NOTHING if binds else more
-        resized = before is not None and target.subresource == RESIZE
-        if not (growth.bytes or growth.records or resized or binds):
+        reports, is_pod = target.subresource == "status", target.strategy.resource is PODS
+        # With a deadline, which is only ever added, a pod is in other scopes.
+        counts_anew = is_pod and not reports and "activeDeadlineSeconds" in document["spec"]
+        altered = before is not None and (counts_anew or target.subresource == RESIZE)
+        if not (growth.bytes or growth.records or altered or binds):
             yield ()
             return
-        node = node_of(document) if target.strategy.resource is PODS else ""
+        node = node_of(document) if is_pod else ""
         with (
             self._on_node(target, document, node, on_node),
             self._bounded(target, document, key, growth),
         ):
-            if binds or not self._quotas(target) or (before and target.subresource == "status"):
+            if binds or not self._quotas(target) or (before and reports):
                 yield ()
                 return
             async with self.turn(target.namespace):
-                former = decode(before) if before and resized else None
+                former = decode(before) if before and altered else None
                 yield self._charges(target, document, growth, former)
 
     def turn(self, namespace: str) -> asyncio.Lock:
@@ -147,9 +150,9 @@ class Charging:
         return self._storage.list(prefix_of(RESOURCE_QUOTAS, target.namespace)).items
 
     def _charges(
-        self, target: ObjectTarget, document: Document, growth: Growth, resized: Document | None
+        self, target: ObjectTarget, document: Document, growth: Growth, former: Document | None
     ) -> Sequence[Write]:
-        """`resized` is the pod before a resize; None for other writes."""
+        """`former` is the pod before a change; None for other writes."""
         writes = []
         resource = target.strategy.resource
         for stored in self._quotas(target):
@@ -157,10 +160,12 @@ class Charging:
             if not quotas.covers(quota, resource, document):
                 continue
             try:
-                if resized is None:
+                if former is None:
                     after = _charged(quota, target, document, growth)
+                elif quotas.covers(quota, resource, former):
+                    after = quotas.charged(quota, _grown(quota, document, former, growth))
                 else:
-                    after = quotas.charged(quota, _resized(quota, document, resized, growth))
+                    after = _charged(quota, target, document, growth._replace(objects=1))
             except Exceeded as error:
                 name = document["metadata"].get("name", "")
                 raise target.forbidden(name, str(error)) from None
@@ -207,7 +212,7 @@ class Charging:
             (f", half of it for namespace {namespace},", of_namespace, bound // 2),
             ("", in_all, bound),
         ):
-            if used + more > limit:
+            if more and used + more > limit:
                 text = f"exceeded quota: {_NODE.format(node, part)}, requested: bytes={more},"
                 text += f" used: bytes={used}, limited: bytes={limit}: {_NODE_NEXT}"
                 cause = Cause(CAUSE_NODE_FULL, text)
@@ -358,7 +363,7 @@ def _charged(
     return quotas.charged(quota, {QUOTA_BYTES: growth.bytes * quotas.ONE})
 
 
-def _resized(quota: Document, pod: Document, before: Document, growth: Growth) -> Amounts:
+def _grown(quota: Document, pod: Document, before: Document, growth: Growth) -> Amounts:
     hard = quotas.hard_of(quota)
     amounts = dict(quotas.grown(hard, pod, before))
     if QUOTA_BYTES in hard and growth.bytes:

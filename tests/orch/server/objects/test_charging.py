@@ -321,3 +321,33 @@ async def test_a_resize_is_charged_what_it_adds_and_freed_what_the_node_gave_bac
     await resize("50m")
     await usage.measure()
     assert used(charged) == {"requests.cpu": "250m"}
+
+
+async def test_a_pod_that_gets_a_deadline_is_charged_to_the_quota_of_such_pods(
+    backend: Backend,
+) -> None:
+    charged, usage = await limited(backend, {"pods": 1, "requests.cpu": 2}, scopes=["Terminating"])
+    others = {"hard": {"pods": 2}, "scopes": ["NotTerminating"]}
+    await made(charged, "ResourceQuota", {"metadata": {"name": "others"}, "spec": others})
+    await usage.measure()
+
+    async def end(name: str, **changes: Any) -> None:
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            metadata = {**old["metadata"], **changes}
+            return {"metadata": metadata, "spec": {**old["spec"], "activeDeadlineSeconds": 9}}
+
+        await modify(charged, place("Pod", name), lambda old: {**old, **change(old)})
+
+    for name in "ab":
+        document = pod(name, containers=sizes("500m"))
+        document["metadata"]["annotations"] = {"activeDeadlineSeconds": "long" * 100}
+        await made(charged, "Pod", document)
+    assert used(charged) == {"pods": "0", "requests.cpu": "0"}
+    await end("a", annotations={})  # the pod becomes smaller
+    assert used(charged) == {"pods": "1", "requests.cpu": "500m"}
+    with pytest.raises(ApiError, match="exceeded quota: q, requested: pods=1, used: pods=1"):
+        await end("b", annotations={})
+    await end("a", labels={"a": "b"})
+    await usage.measure()
+    assert used(charged) == {"pods": "1", "requests.cpu": "500m"}
+    assert await tried(charged, "Pod", "c", spec=pod()["spec"]) == ""
