@@ -15,11 +15,12 @@ from typing import Literal
 
 from orch.server import turns
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import prefix_of
+from orch.server.objects.document import key_of, prefix_of
 from orch.server.objects.options import Continue, ListOptions
 from orch.server.objects.selection import Selection, concern_of
 from orch.server.storage.base import Change, Compacted, Hold, Snapshot, Stored, Watch
 from orch.wire.errors import ApiError, Cause, expired
+from orch.wire.records.kinds import NAMESPACES
 
 _REFERENCE_BYTES = 8  # to an object that is to be sent
 _START = "\0"  # after a key, and before the next one
@@ -50,7 +51,7 @@ async def list_objects(
 ) -> Page:
     """The selected objects of a namespace (or, with "", of all); ApiError 410, 504."""
     prefix = prefix_of(selection.strategy.resource, namespace)
-    snapshot = await _snapshot(backend, prefix, options)
+    snapshot = await _snapshot(backend, prefix, namespace, options)
     items: Sequence[Stored] = snapshot.items
     if options.continuation:
         start = prefix + options.continuation.start
@@ -74,7 +75,15 @@ def require_revision(backend: Backend, revision: int | None) -> None:
         raise ApiError(504, "Timeout", text, causes=(cause,), retry_after_s=1)
 
 
-async def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
+def _require_same(backend: Backend, namespace: str, revision: int) -> None:
+    """ApiError 410 where it was deleted since: its name may be somebody else's now. Compacted."""
+    key = key_of(NAMESPACES, "", namespace)
+    changes = backend.storage.past(key, revision).changes if namespace else ()
+    if any(change.key == key and change.current is None for change in changes):
+        raise expired(f"the namespace {namespace} was another one at revision {revision}")
+
+
+async def _snapshot(backend: Backend, prefix: str, within: str, options: ListOptions) -> Snapshot:
     require_revision(backend, options.resource_version)
     revision = options.resource_version if options.exact else None
     if options.continuation:
@@ -84,6 +93,7 @@ async def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snap
     try:
         if revision is None or revision == backend.storage.revision:
             return backend.storage.list(prefix)
+        _require_same(backend, within, revision)
         past = backend.storage.past(prefix, revision)
     except Compacted as error:
         if options.continuation is None:
@@ -135,6 +145,7 @@ async def open_watch(
     elif from_revision is None:
         from_revision = backend.storage.revision
     try:
+        _require_same(backend, namespace, from_revision)
         watch = backend.storage.watch(prefix, from_revision, concern_of(selection))
     except Compacted as error:
         raise expired(str(error)) from None

@@ -6,8 +6,9 @@ import pytest
 
 from orch.server import turns
 from orch.server.objects.backend import Backend
+from orch.server.objects.create import create
 from orch.server.objects.delete import delete
-from orch.server.objects.list_watch import Page, list_objects
+from orch.server.objects.list_watch import Page, list_objects, open_watch
 from orch.server.objects.options import Continue, DeleteOptions, ListOptions, parse_continue
 from orch.server.objects.selection import Selection, parse_selection
 from orch.server.storage.base import Past, Snapshot
@@ -89,6 +90,31 @@ async def test_an_exact_version_is_a_look_at_the_past(five: Backend) -> None:
     with pytest.raises(ApiError) as caught:
         await list_objects(five, ALL, "", ListOptions(resource_version=then, exact=True))
     assert caught.value.code == 410
+
+
+async def test_a_namespace_has_no_past_from_before_it_was_made_anew(backend: Backend) -> None:
+    """Who has rights in it now may have had none in the one that had its name."""
+    for name in ("team", "team-2"):
+        await made(backend, "Namespace", {"metadata": {"name": name}})
+    await create(backend, place("Pod", namespace="team"), pod("old"))
+    old = backend.storage.revision
+    for key in ("/pods/team/old", "/namespaces/team"):
+        await backend.storage.delete(key)
+    await made(backend, "Namespace", {"metadata": {"name": "team"}})
+    new = backend.storage.revision
+    await create(backend, place("Pod", namespace="team"), pod("new"))
+    exact = ListOptions(resource_version=old, exact=True)
+    for asked in (exact, ListOptions(continuation=Continue(old, "a"))):
+        with pytest.raises(ApiError, match=f"team was another one at revision {old}") as refused:
+            await list_objects(backend, ALL, "team", asked)
+        assert (refused.value.code, refused.value.reason) == (410, "Expired")
+    with pytest.raises(ApiError, match="team was another one"):
+        await open_watch(backend, ALL, "team", ListOptions(resource_version=old))
+    for namespace, shown in (("", ["old"]), ("team-2", [])):
+        assert names(await list_objects(backend, ALL, namespace, exact)) == shown
+        (await open_watch(backend, ALL, namespace, exact)).watch.close()
+    opened = await open_watch(backend, ALL, "team", ListOptions(resource_version=new))
+    assert [change.key for change in opened.watch.take()] == ["/pods/team/new"]
 
 
 async def test_the_past_of_many_objects_is_found_out_beside_the_loop(
