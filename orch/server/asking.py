@@ -24,13 +24,13 @@ class Unanswered(Exception):
         self.ask = ask
 
 
-async def answered(decide: Callable[[], Result], missing: Unanswered) -> Result:
-    """`decide()`, again after each question of it that was `missing` an answer; ApiError 503."""
-    for _ in range(MOST):
-        await missing.ask()
+async def answered(decide: Callable[[], Result]) -> Result:
+    """`decide()`, again after each question of it that was unanswered; ApiError 503."""
+    for _ in range(MOST + 1):
         try:
             return decide()
-        except Unanswered as further:
-            missing = further
+        except Unanswered as missing:
+            ask = missing.ask
+        await ask()
     text = "too many questions to webhooks are needed to authorize this"
     raise ApiError(503, "ServiceUnavailable", text, retry_after_s=1)

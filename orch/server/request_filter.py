@@ -26,7 +26,7 @@ from orch.server.authn.credentials import ANONYMOUS
 from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
 from orch.server.flow.control import FlowControl
-from orch.server.handlers.call import IDENTITY, INFO, NOTES, warning_headers
+from orch.server.handlers.call import AUTHORIZE, IDENTITY, INFO, NOTES, warning_headers
 from orch.server.handlers.watch_stream import COUNT_SENT
 from orch.server.metrics import Attempts, ServerMetrics
 from orch.server.pressure import MemoryPressure
@@ -126,10 +126,12 @@ class RequestFilter:
                     trail.impersonated(identity)
             if self.pressure.state and not seat.is_upper:
                 self.pressure.refuse(info)
+            decide = partial(self._authorize, identity, info, trail)
+            request[AUTHORIZE] = partial(answered, decide)
             try:
-                self._authorize(identity, info, trail)
-            except Unanswered as missing:
-                await answered(partial(self._authorize, identity, info, trail), missing)
+                decide()
+            except Unanswered:
+                await answered(decide)
             request[INFO] = info
             request[IDENTITY] = identity
             await seat.prepare(request)
@@ -143,11 +145,10 @@ class RequestFilter:
                 raise
 
     async def _acting(self, caller: Identity, request: web.Request) -> Identity:
+        if caller is ANONYMOUS:
+            raise unauthorized()
         act = partial(impersonation.impersonate, caller, request.headers, self.authorizer)
-        try:
-            return act()
-        except Unanswered as missing:
-            return await answered(act, missing)
+        return await answered(act)
 
     def _count_authentication(
         self, caller: Identity | None, failure: Exception | None, began_s: float

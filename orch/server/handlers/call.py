@@ -56,6 +56,8 @@ _MANY = 2_000  # objects, which are large together; to add up their sizes takes 
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
+# Judges the request by what is known now; ApiError 401, 403.
+AUTHORIZE = web.RequestKey("authorize", partial)
 INFO = web.RequestKey("info", RequestInfo)
 IDENTITY = web.RequestKey("identity", Identity)
 NOTES = web.RequestKey("notes", Notes)

@@ -19,6 +19,7 @@ from orch.server.audit.trail import TRAIL
 from orch.server.flow.control import limit_rate, size_of
 from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
+    AUTHORIZE,
     IDENTITY,
     INFO,
     NOTES,
@@ -147,7 +148,10 @@ class ResourceHandlers:
             raise web.HTTPMethodNotAllowed(request.method, allowed)
         try:
             if not info.is_long_running or info.verb == "watch":
+                judged = self._backend.storage.revision
                 await ensure_read_consistency(self._backend.storage, info, request.query)
+                if self._backend.storage.revision != judged:  # what was not there may be by now
+                    await request[AUTHORIZE]()
             rules = strategy.parts.get(info.subresource, strategy)
             trail = request.get(TRAIL)
             notes = Notes() if trail is None else Notes(annotations=trail.annotations)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from orch.component.process.clock import Now
 from orch.server import turns
-from orch.server.asking import Unanswered, answered
+from orch.server.asking import answered
 from orch.server.authz.authorizer import Authorizer
 from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
@@ -116,10 +116,7 @@ class Reviews:
             known_as = aliases.names_of_namespace(name) if call.info.alias else (name,)
             found += review_checks.local_causes(spec, known_as)
         _require(call, found)
-        try:
-            return self._status(identity, spec)
-        except Unanswered as missing:
-            return await answered(partial(self._status, identity, spec), missing)
+        return await answered(partial(self._status, identity, spec))
 
     async def _self_rules(
         self, call: Call, document: Document, review: SelfSubjectRulesReview

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from orch.component.http.fair_queue import Bounds, Turns
 from orch.component.process.clock import Now, utc_now
 from orch.server import turns
-from orch.server.asking import Unanswered, answered
+from orch.server.asking import answered
 from orch.server.objects.document import (
     Admission,
     Attempt,
@@ -117,10 +117,7 @@ class Backend:
 
     async def admitted(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """`admit`, by steps that may have to ask elsewhere what the caller may do."""
-        try:
-            self.admit(target, new, old)
-        except Unanswered as missing:
-            await answered(partial(self.admit, target, new, old), missing)
+        await answered(partial(self.admit, target, new, old))
 
     def concerns_webhooks(self, target: ObjectTarget, operation: str) -> bool:
         """Whether any webhook might be asked."""

@@ -40,6 +40,9 @@ async def test_no_role_lets_anybody_in_without_credentials(api: Api) -> None:
     assert (await api.call("POST", path, binding)).status == 201
     assert (await api.call("GET", NODES, user=None)).status == 401
     assert (await api.call("GET", "/healthz/etcd", user=None)).status == 401
+    somebody = {"Impersonate-User": "somebody", "Impersonate-Group": "system:masters"}
+    for path in (NODES, "/healthz"):
+        assert (await api.call("GET", path, user=None, headers=somebody)).status == 401
 
 
 async def test_health_can_need_credentials(server_pki: Pki, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,18 @@ from tests.orch.server.customresources.widgets import (
     version,
     widget,
 )
-from tests.orch.server.harness import LEASES, MERGE, NODES, Answer, Api, Pki, lease, node
+from tests.orch.server.harness import (
+    LEASES,
+    MERGE,
+    NODES,
+    PODS,
+    Answer,
+    Api,
+    Pki,
+    lease,
+    node,
+    pod,
+)
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
 pytestmark = [pytest.mark.real, pytest.mark.seconds(20)]
@@ -60,6 +72,34 @@ async def test_what_one_wrote_the_other_serves_at_once(servers: list[Api]) -> No
     lists = [(await api.call("GET", NODES)).json for api in servers]
     assert lists[0] == lists[1]
     assert len(lists[0]["items"]) == 20
+
+
+async def test_a_node_that_waited_for_a_pod_does_not_read_that_of_another(
+    servers: list[Api], monkeypatch
+) -> None:
+    """It may ask for a pod that is not there, since it needs to know that one is gone."""
+    one, two = servers
+    waiting: list[Api] = []
+
+    def note(api: Api, reach: Callable[[int], Awaitable[bool]], revision: int) -> Awaitable[bool]:
+        waiting.append(api)
+        return reach(revision)
+
+    for api in servers:
+        monkeypatch.setattr(
+            api.server.storage, "reach", partial(note, api, api.server.storage.reach)
+        )
+    assert (await one.call("POST", PODS, pod("p0"))).status == 201  # and what its namespace has
+    assert (await two.call("GET", f"{PODS}/p1", user="n1")).status == 404
+    next_one = one.server.storage.revision + 1
+    path = f"{PODS}/p1?resourceVersion={next_one}"
+    asked = [asyncio.ensure_future(api.call("GET", path, user="n1")) for api in servers]
+    async with asyncio.timeout(20):
+        while len(waiting) < len(servers):
+            await asyncio.sleep(0.001)
+    created = await one.call("POST", PODS, pod("p1", node="n2"))
+    assert created.json["metadata"]["resourceVersion"] == str(next_one)
+    assert [answer.status for answer in await asyncio.gather(*asked)] == [403, 403]
 
 
 async def test_a_quota_holds_for_writers_of_both_together(servers: list[Api]) -> None:
