@@ -116,7 +116,9 @@ class ContainerHealth:
         killed &= {detail.container.id for detail in seen.containers} - running.keys()
         address = _address(pod, seen, host_ip)
         for container_id, (container, detail) in running.items():
-            if container_id not in self._watched and results.probes_of(container):
+            if watched := self._watched.get(container_id):
+                watched.pod = pod  # else each container would keep the pod as it was then
+            elif results.probes_of(container):
                 self._begin(_Watched(pod, container, detail, address))
 
     def leave(self, uid: str) -> None:

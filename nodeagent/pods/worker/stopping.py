@@ -17,7 +17,7 @@ from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import loops
-from orch.wire.podrules.podspec import find_container, is_sidecar
+from orch.wire.podrules.podspec import all_containers, is_sidecar
 from orch.wire.records.handlers import LifecycleHandler, Probe
 from orch.wire.records.pods import Container, Pod, PodSpec
 
@@ -55,6 +55,7 @@ class _Turns:
         self._main = [c.name for c in spec.containers]
         self._sidecars = [c.name for c in spec.initContainers or () if is_sidecar(c)]
         self._ended = {detail.container.name: asyncio.Event() for detail in chosen}
+        self.containers = {c.name: c for c in all_containers(pod)} if pod else {}
 
     async def wait(self, name: str, limit_s: float) -> float:
         """Wait until it is this container's turn, or for `limit_s`; returns the seconds."""
@@ -85,7 +86,8 @@ class Stopping:
         grace_s = action.grace_s
         if grace_s is None:
             grace_s = spec.grace_period_s(pod) if pod else seen.grace_period_s()
-        chosen = [detail for detail in seen.containers if detail.container.id in action.ids]
+        ids = frozenset(action.ids)
+        chosen = [detail for detail in seen.containers if detail.container.id in ids]
         for detail in chosen:
             text = f"Stopping container {detail.container.name}: {action.why}"
             self._services.events.normal(pod, "Killing", text)
@@ -106,9 +108,8 @@ class Stopping:
         grace_s: int,
         turns: _Turns,
     ) -> None:
-        name = detail.container.name
-        container = find_container(pod, name) if pod else None
-        left_s = grace_s
+        name, left_s = detail.container.name, grace_s
+        container = turns.containers.get(name)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 running = detail.container.state is ContainerState.RUNNING

@@ -42,7 +42,7 @@ from orch.component.process import loops
 from orch.component.process.loops import Backoff
 from orch.component.process.once_log import OnceLog
 from orch.wire import times
-from orch.wire.podrules.podspec import all_containers, container_type, find_container
+from orch.wire.podrules.podspec import all_containers, container_type
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -119,9 +119,9 @@ class PodWorker:
         known, self.pod = self.pod, pod
         if pod is known or pod == known:
             return
+        before = {each.name: each for each in all_containers(known)} if known else {}
         for container in all_containers(pod):
-            before = find_container(known, container.name) if known else None
-            if before != container:
+            if before.get(container.name) != container:
                 self._clear_failure(container.name, RESIZE)  # the new definition may be right
         if known and self._removal and spec.grace_period_s(pod) < spec.grace_period_s(known):
             self._interrupt_step()

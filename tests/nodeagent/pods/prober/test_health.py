@@ -13,6 +13,7 @@ from nodeagent.runtime.base import ExecResult, RuntimeTimeout, RuntimeUnavailabl
 from orch.wire.records.pods import ContainerStatus, Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
+from tests.fakes.retained import retained
 
 pytestmark = pytest.mark.looptime
 
@@ -345,3 +346,19 @@ async def test_probing_ends_with_the_container_and_the_pod(
     asked = len(answers.asked)
     await asyncio.sleep(60)
     assert len(answers.asked) == asked
+
+
+async def test_no_probe_keeps_a_former_state_of_its_pod(world: PodWorld, answers: Answers) -> None:
+    """A pod of hundreds of containers would be held as often as it has some."""
+
+    def labelled(word: str) -> Pod:
+        probe = {"exec": {"command": ["liveness"]}}
+        return pod(container_data("app", livenessProbe=probe), metadata={"labels": {"is": word}})
+
+    await world.start(labelled("as-before"))
+    await world.until(lambda: "app" in world.running())
+    await asyncio.sleep(30)
+    assert retained(world.services.health, ["as-before"]), "the pod that is probed is known"
+    world.source.set(labelled("as-now"))
+    await asyncio.sleep(30)
+    assert retained(world.services.health, ["as-before", "as-now"]) == {"as-now"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from nodeagent.pods.actions import Plan
 from nodeagent.pods.decide import plan
 from nodeagent.pods.volumes.volumes import VolumeStore
+from nodeagent.pods.worker.worker import PodWorker
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
+from tests import scaling
 from tests.fakes.mounts import FakeMounts
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -196,3 +199,15 @@ async def test_a_deadline_that_passed_after_the_end_of_a_pod_changes_nothing(
     await asyncio.sleep(60)
     assert heir.status().status.phase == "Succeeded"
     assert "DeadlineExceeded" not in heir.reasons()
+
+
+async def test_a_change_of_a_pod_costs_each_container_one_look(world: PodWorld) -> None:
+    """A tenant may change a label of a pod of a thousand all the time."""
+
+    def taking_over(count: int) -> Callable[[], object]:
+        names = [f"c{number}" for number in range(count)]
+        before, after = pod(*names), pod(*names, metadata={"labels": {"changed": "yes"}})
+        worker = PodWorker(UID, before, world.services, 0.0)
+        return lambda: (worker.update(after), worker.update(before))
+
+    assert scaling.growth(taking_over, 200) < scaling.LINEAR
