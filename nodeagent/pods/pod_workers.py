@@ -9,6 +9,7 @@ many, since anybody may bind pods to a node by name: they cost a look each, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
+_REST, _LONGEST_REST_S = 2.0, 1.0  # after a look at all pods: so many times as long as it took
 _TURN_S = 0.005  # of giving pods to their workers without a pause for others
 _NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
@@ -162,16 +164,16 @@ class PodWorkers:
             await asyncio.sleep(0)  # done callbacks run in the loop's next iteration
 
     async def _reconcile_loop(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
+            began_s = loop.time()
             await self._reconcile()
-            again_in_s = self._services.allocations.again_in_s
-            try:
-                wait_s = self._recheck_s if again_in_s is None else min(again_in_s, self._recheck_s)
-                async with asyncio.timeout(wait_s):
+            await asyncio.sleep(min(_REST * (loop.time() - began_s), _LONGEST_REST_S))
+            again_in_s = self._services.allocations.again_in_s or self._recheck_s
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(again_in_s, self._recheck_s)):
                     await self._changed.wait()
-            except TimeoutError:
-                continue
 
     async def _start_when_listed(self) -> None:
         await self._services.pleg.after_listing("")

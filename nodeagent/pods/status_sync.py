@@ -1,7 +1,8 @@
 """Reports pods to the API: changed statuses, and the removal of pods that were deleted.
 
-Only the newest status of a pod is sent; an unavailable API is retried with growing delays and
-blocks no worker. Mirror pods get the status of their static pods.
+Only the newest status of a pod is sent, and namespaces take turns, as a tenant may bind thousands
+of pods here; an unavailable API is retried with growing delays and blocks no worker. Mirror pods
+get the status of their static pods.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class StatusSync:
         self._registry = registry
         self._source = source
         self._timings = timings
-        self._due: dict[str, None] = {}  # uids, in the order they became due
+        # By namespace, the next one first: uids, in the order they became due.
+        self._due: dict[str, dict[str, None]] = {}
         self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
         self._equal: dict[str, tuple[PodStatus, PodStatus]] = {}  # uid → equal stored, own status
         self._removed: dict[str, Pod] = {}
@@ -77,13 +79,28 @@ class StatusSync:
     def note(self, uid: str) -> None:
         """The status of a pod changed."""
         self._noted_s.setdefault(uid, asyncio.get_running_loop().time())
-        self._due[uid] = None
+        self._add(uid)
         self._work.set()
 
     def removed(self, pod: Pod) -> None:
         """A deleted pod was removed completely from this node."""
         self._removed[pod.metadata.uid or ""] = pod
+        self._add(pod.metadata.uid or "")
         self._work.set()
+
+    def _add(self, uid: str) -> None:
+        pod = self._removed.get(uid) or self._registry.desired(uid)
+        namespace = (pod and pod.metadata.namespace) or ""
+        self._due.setdefault(namespace, {})[uid] = None
+
+    def _next(self) -> str:
+        """Of the namespace whose turn it is; then it is the last."""
+        namespace, uids = next(iter(self._due.items()))
+        del self._due[namespace]
+        del uids[uid := next(iter(uids))]
+        if uids:
+            self._due[namespace] = uids
+        return uid
 
     def _api_changed(self) -> None:
         """Send the status to objects that appeared or were created again."""
@@ -123,27 +140,37 @@ class StatusSync:
             self._next_sweep_s = 0.0
             desired = (pod.metadata.uid or "" for pod in self._registry.all_desired())
             # Removed pods too: sending their status drops what is cached about them.
-            self._due.update(dict.fromkeys((*desired, *self._sent_to)))
+            for uid in (*desired, *self._sent_to):
+                self._add(uid)
 
     async def _send_all(self) -> bool:
         """False when the API does not answer; a refused object blocks no other."""
         self._work.clear()
         self._silences = self._refusals = self._successes = 0
-        for uid in list(self._due):
-            self._due.pop(uid, None)
-            if not await self._tried(uid, partial(self._send_status, uid)):
-                self._due[uid] = None  # now the last in line
-        for uid, pod in list(self._removed.items()):
-            ended = uid not in self._due  # how it ended is told before it goes
-            if ended and await self._tried(uid, partial(self._delete, pod)):
-                self._removed.pop(uid, None)
-            else:
-                self._removed[uid] = self._removed.pop(uid)
-        for uid in self._refused.keys() - self._due.keys() - self._removed.keys():
+        left = []
+        for _ in range(sum(map(len, self._due.values()))):  # what comes now is in the next round
+            if not self._due:
+                break
+            if not await self._told(uid := self._next()):
+                left.append(uid)
+        for uid in left:
+            self._add(uid)
+        for uid in self._refused.keys() - set().union(*self._due.values()):
             del self._refused[uid]
         if self._successes and not (self._silences or self._refusals or self._refused):
             self._outage.recovered("reporting the state of pods again")
         return self._silences == 0
+
+    async def _told(self, uid: str) -> bool:
+        """The status first: how a pod ended is told before it goes."""
+        if not await self._tried(uid, partial(self._send_status, uid)):
+            return False
+        pod = self._removed.get(uid)
+        if pod is not None:
+            if not await self._tried(uid, partial(self._delete, pod)):
+                return False
+            self._removed.pop(uid, None)
+        return True
 
     async def _tried(self, uid: str, call: Callable[[], Awaitable[None]]) -> bool:
         """False when the call must be retried; a permanent refusal is logged and dropped.

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,3 +187,24 @@ async def test_thousands_of_new_pods_are_judged_in_turns(world: PodWorld) -> Non
     done = True
     await watching
     assert longest_s < 0.25, f"the loop stood still for {longest_s:.2f} s, where it was 0.8 s"
+
+
+@pytest.mark.looptime
+async def test_looks_at_all_pods_leave_most_of_the_time_to_others(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each report about one of thousands of pods is a change: 4,000 of them took three minutes."""
+    source, looks = await started(world, pod()), 0
+    real = world.services.allocations.settle
+
+    async def settle(*arguments: Any) -> list[Pod]:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0.1)
+        return await real(*arguments)
+
+    monkeypatch.setattr(world.services.allocations, "settle", settle)
+    for _ in range(1000):
+        source.tell()
+        await asyncio.sleep(0.01)
+    assert 30 <= looks <= 35, "of ten seconds a third"

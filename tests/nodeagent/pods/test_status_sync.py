@@ -265,6 +265,36 @@ async def test_a_refusal_does_not_hold_up_other_pods(reporter: Reporter) -> None
     assert (await reporter.api.get(Pod, "other", "default")).status.phase == "Running"
 
 
+async def test_a_namespace_with_much_to_report_keeps_no_other_waiting(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may bind thousands of pods to the node, each of which it refuses."""
+    many = [
+        await reporter.api.create(bound(metadata={"name": f"p{number}", "uid": None}))
+        for number in range(100)
+    ]
+    other = {"name": "other", "namespace": "elsewhere", "uid": None}
+    one = await reporter.api.create(bound(metadata=other))
+    reporter.registry.set_desired([*many, one])
+    await reporter.start()
+    real, told = reporter.api.patch, list[str]()
+
+    async def slow(model: type[Pod], name: str, *arguments: Any, **named: Any) -> Any:
+        await asyncio.sleep(0.1)
+        told.append(name)
+        return await real(model, name, *arguments, **named)
+
+    monkeypatch.setattr(reporter.api, "patch", slow)
+    for refused in many:
+        reporter.registry.set_status(refused.metadata.uid or "", PodStatus(phase="Failed"))
+    await asyncio.sleep(1.05)
+    reporter.registry.set_status(one.metadata.uid or "", RUNNING)
+    await asyncio.sleep(20)
+    assert told.index("other") <= 12
+    assert len(told) == 101
+    monkeypatch.undo()
+
+
 async def test_an_object_that_always_fails_holds_up_no_other_and_is_said_once(
     reporter: Reporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
