@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orch.client.events import EventRecorder
@@ -25,7 +27,17 @@ from orch.lifecycle.apply import Applier
 from orch.lifecycle.binding.ledger import Cluster
 from orch.lifecycle.canary import Canary
 from orch.lifecycle.decide.decision import decide
-from orch.lifecycle.decide.records import Action, Decision, Memory, Settings, Stamp, View
+from orch.lifecycle.decide.records import (
+    Action,
+    Decision,
+    EvictPod,
+    MarkPodNotReady,
+    Memory,
+    RemoveOrphan,
+    Settings,
+    Stamp,
+    View,
+)
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.wire import names, times
 from orch.wire.records.configuration import Lease
@@ -35,6 +47,7 @@ from orch.wire.records.pods import Pod
 log = logging.getLogger(__name__)
 
 WRITERS = 8
+POD_WRITES = 8 * WRITERS  # that are begun together; more only if that took no whole period
 INFORMED = ("nodes", "pods", "leases")
 
 
@@ -102,12 +115,12 @@ class Monitor:
         self._log_view(view.age_s)
         self.memory = decision.memory
         failed = self._applier.failures
-        written = await asyncio.gather(*(self._do(action) for action in decision.actions))
+        written = await self._carry_out(decision.actions)
         newly_failed = self._applier.failures - failed
         self._metrics.failures.inc(newly_failed)
         self._log_failures(newly_failed, len(decision.actions))
         self._show(view, asyncio.get_running_loop().time() - began_s)
-        if any(written):
+        if written:
             self._ticking.wake()
 
     def _known(self) -> tuple[Cluster, Mapping[str, Lease], Stamp, float]:
@@ -126,6 +139,23 @@ class Monitor:
         unbound = pods.pop("", [])
         view = View(cluster.nodes, by_name, pods, stamp, age_s, unbound)
         return view, decide(self.memory, view, self._settings)
+
+    async def _carry_out(self, actions: Sequence[Action]) -> bool:
+        """Whether anything was written. Pods come last, since they may be thousands: on what is not
+        done within a period the next round decides again, which judges the nodes first.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._settings.period_s
+        others, pods = parted(actions)
+        written = await self._do_all(others)
+        for first in range(0, len(pods), POD_WRITES):
+            if loop.time() > until_s:
+                break
+            written |= await self._do_all(pods[first : first + POD_WRITES])
+        return written
+
+    async def _do_all(self, actions: Sequence[Action]) -> bool:
+        return any(await asyncio.gather(*(self._do(action) for action in actions)))
 
     async def _do(self, action: Action) -> bool:
         async with self._writing:
@@ -157,3 +187,22 @@ class Monitor:
         self._metrics.show_zones(view.nodes, ready)
         self._metrics.view_age.set(view.age_s)
         self._metrics.decision.observe(took_s)
+
+
+OnPod = EvictPod | MarkPodNotReady | RemoveOrphan  # decided again until the pod shows it
+
+
+def parted(actions: Sequence[Action]) -> tuple[list[Action], list[OnPod]]:
+    """Those on pods apart: namespaces take turns, and which pods of one come first is left to
+    chance, since some may be refused in each round.
+    """
+    pods = [action for action in actions if isinstance(action, OnPod)]
+    random.shuffle(pods)
+    turns = Counter[str | None]()
+
+    def turn(action: OnPod) -> int:
+        namespace = action.pod.metadata.namespace
+        turns[namespace] += 1
+        return turns[namespace]
+
+    return [each for each in actions if not isinstance(each, OnPod)], sorted(pods, key=turn)

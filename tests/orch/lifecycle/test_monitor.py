@@ -5,15 +5,16 @@ import copy
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from orch.client.events import EventRecorder
 from orch.client.transport import TransportError
 from orch.component.process import loops
-from orch.lifecycle.decide.records import Settings
+from orch.lifecycle.decide.records import RemoveOrphan, Settings, UpdateNode
 from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.monitor import Monitor
+from orch.lifecycle.monitor import Monitor, parted
 from orch.wire.errors import ApiError
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Event, Node
@@ -238,6 +239,42 @@ async def test_what_a_deleted_node_leaves_is_removed(watched: Monitored) -> None
     assert watched.api.store.peek(Lease, "n1", NAMESPACE) is None
     assert watched.api.store.peek(Lease, "orch-controller-manager", NAMESPACE) is not None
     assert "RemovingNode" in watched.reasons()
+
+
+async def test_thousands_of_pods_to_be_removed_keep_no_node_from_being_judged(
+    watched: Monitored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may bind them to a node that does not exist: a round took as long as all of them,
+    and after it every node had its whole grace period again.
+    """
+    delete = watched.api.delete
+
+    async def slow(*arguments: Any, **named: Any) -> None:
+        await asyncio.sleep(0.4)
+        await delete(*arguments, **named)
+
+    monkeypatch.setattr(watched.api, "delete", slow)
+    watched.start("n1", "n2")
+    for number in range(2000):
+        watched.api.store.put(cluster.pod(f"p{number}", "nowhere"))
+    await asyncio.sleep(31)
+    watched.beating.remove("n1")
+    await asyncio.sleep(61)
+    assert watched.ready("n1") == "Unknown"
+    assert len(watched.api.store.all(Pod)) > 500, "they are still being removed"
+    await asyncio.sleep(60)
+    assert watched.api.store.all(Pod) == []
+
+
+def test_namespaces_take_turns_with_their_pods() -> None:
+    node = UpdateNode(cluster.node("n1"))
+    many = [RemoveOrphan(cluster.pod(f"p{number}", "nowhere")) for number in range(100)]
+    other = cluster.pod("other", "nowhere")
+    other.metadata.namespace = "elsewhere"
+    others, pods = parted([*many, RemoveOrphan(other), node])
+    assert others == [node]
+    assert len(pods) == 101 and RemoveOrphan(other) in pods[:2]
+    assert parted(many)[1] != parted(many)[1], "if some are refused, others have their turn"
 
 
 async def test_a_node_the_view_misses_is_asked_for_before_its_pods_are_removed(
