@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
 MAX_DEPTH = 128  # every level keeps a descriptor open
-_INODES_PER_CHECK = 1000  # between two readings of the clock
-_MANY_INODES = 50_000  # for less, it is the disk that is slow
+_ENTRIES_PER_CHECK = 1000  # between two readings of the clock
+_MANY_ENTRIES = 50_000  # for less, it is the disk that is slow
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -98,6 +98,7 @@ class _Walk:
     ) -> None:
         self.used_bytes = 0
         self.inodes = 0
+        self._entries = 0  # with all names of a file
         self._budget = budget
         self._device = device
         self._apparent = apparent
@@ -106,6 +107,9 @@ class _Walk:
         self._linked: set[int] = set()
 
     def count(self, status: os.stat_result) -> None:
+        self._entries += 1
+        if self._entries % _ENTRIES_PER_CHECK == 0:
+            self._check_deadline()
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if status.st_ino in self._linked:
                 return
@@ -114,8 +118,6 @@ class _Walk:
         self.inodes += 1
         if self.inodes > self._budget.inodes:
             raise BudgetSpent(f"it has more than {self._budget.inodes} inodes")
-        if self.inodes % _INODES_PER_CHECK == 0:
-            self._check_deadline()
 
     def enter(self, fd: int, depth: int = 0) -> None:
         """Count everything below the open directory; the caller keeps the descriptor."""
@@ -142,8 +144,8 @@ class _Walk:
 
     def _check_deadline(self) -> None:
         if self._monotonic_s() > self._end_s:
-            text = f"{self._budget.time_s} s passed after {self.inodes} inodes"
-            raise BudgetSpent(text, excessive=self.inodes > _MANY_INODES)
+            text = f"{self._budget.time_s} s passed after {self._entries} entries"
+            raise BudgetSpent(text, excessive=self._entries > _MANY_ENTRIES)
 
 
 def _list(fd: int) -> Iterator[tuple[str, os.stat_result]]:

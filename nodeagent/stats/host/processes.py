@@ -3,11 +3,12 @@
 Only /proc has it, process by process and descriptor by descriptor, so it is refreshed at the slow
 interval of directory walks, within a budget of time; containers that did not run since are skipped.
 Every value has its own stamp. A process that ends meanwhile does not count; when access to a
-process is denied, there is no sum at all.
+process is denied, or a container has more than MAX_COUNTED, there is no sum at all.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -23,6 +24,7 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 REFRESH_BUDGET_S = 5.0
+MAX_COUNTED = 100_000  # processes and descriptors of a container: half a second
 _OPEN_FILES = "Max open files"
 
 
@@ -76,9 +78,9 @@ class ProcessUsage:
 
     def _read(self, ids: Iterable[str], containers: Mapping[str, ContainerProcesses]) -> bool:
         """Read in order; False when the budget does not suffice."""
-        begun_s = self._monotonic_s()
+        ends_s = self._monotonic_s() + self._budget_s
         for container_id in ids:
-            if self._monotonic_s() - begun_s > self._budget_s:
+            if self._monotonic_s() > ends_s:
                 return False
             self.latest[container_id] = self._use(container_id, containers[container_id])
         return True
@@ -107,20 +109,17 @@ def read_pids(procs_file: str) -> list[int]:
 
 
 def read_process_use(proc_root: str, pids: Iterable[int], time_ns: int) -> ProcessUse:
-    """Sums over the processes; the limit is that of the first readable one."""
-    descriptors: int | None = 0
-    sockets: int | None = 0
+    """Sums over the processes, None for too many; the limit is that of the first readable one."""
+    descriptors = sockets = 0
     limit: int | None = None
-    for pid in pids:
+    for number, pid in enumerate(pids):
         directory = f"{proc_root}/{pid}"
-        try:
-            opened, opened_sockets = _count(f"{directory}/fd")
-        except PermissionError:
-            descriptors = sockets = None
-        if descriptors is not None and sockets is not None:
-            descriptors += opened
-            sockets += opened_sockets
         limit = _open_files_limit(directory) if limit is None else limit
+        found = _count(f"{directory}/fd", MAX_COUNTED - descriptors - number)
+        if found is None:
+            return ProcessUse(time_ns, None, None, limit)
+        descriptors += found[0]
+        sockets += found[1]
     return ProcessUse(time_ns, descriptors, sockets, limit)
 
 
@@ -135,19 +134,19 @@ def parse_open_files_limit(limits: str) -> int | None:
     return None
 
 
-def _count(directory: str) -> tuple[int, int]:
-    """Descriptors, and how many of them are sockets; PermissionError when access is denied."""
+def _count(directory: str, most: int) -> tuple[int, int] | None:
+    """Descriptors, and how many of them are sockets; None without access, or beyond `most`."""
     descriptors = sockets = 0
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
+            for entry in itertools.islice(entries, max(0, most + 1)):
                 descriptors += 1
                 sockets += _is_socket(entry.path)
     except PermissionError:
-        raise
+        return None
     except OSError:
         pass  # the process ended: what was counted so far counts
-    return descriptors, sockets
+    return None if descriptors > most else (descriptors, sockets)
 
 
 def _is_socket(path: str) -> bool:

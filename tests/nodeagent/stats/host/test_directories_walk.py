@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_too_much_time_spends_the_budget(tmp_path: Path) -> None:
     now = iter([0.0, 3.0, 3.0])
     with pytest.raises(BudgetSpent, match=r"2\.0 s passed"):
         measure_directory(str(tmp_path), WalkBudget(time_s=2.0), monotonic_s=lambda: next(now))
+
+
+def test_each_name_of_a_file_spends_time(tmp_path: Path) -> None:
+    """Millions of hard links are one inode, and took as long as they liked."""
+    (tmp_path / "file").touch()
+    for number in range(3000):
+        os.link(tmp_path / "file", tmp_path / str(number))
+    seconds = itertools.count()
+    with pytest.raises(BudgetSpent, match=r"2\.0 s passed after 2000 entries"):
+        measure_directory(str(tmp_path), WalkBudget(time_s=2.0), monotonic_s=lambda: next(seconds))
 
 
 def test_a_tree_built_to_exhaust_descriptors_is_given_up_and_leaves_none_open(

@@ -65,6 +65,24 @@ def test_without_access_to_a_process_there_is_no_sum_rather_than_zero(
     assert read_process_use(str(tmp_path), [10, 11], 7) == ProcessUse(7, None, None, 1024)
 
 
+def test_of_too_many_descriptors_and_processes_there_is_no_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million descriptors that a pod opened took a second each time, and as many processes."""
+    monkeypatch.setattr(processes, "MAX_COUNTED", 10)
+    pids = list(range(10, 14))
+    for pid in pids:
+        make_process(tmp_path, pid, ["/dev/null"] * 2)
+    assert read_process_use(str(tmp_path), pids[:3], 7) == ProcessUse(7, 6, 0, 1024)
+    make_process(tmp_path, 9, ["/dev/null"] * 11)
+    looked: list[str] = []
+    monkeypatch.setattr(os, "readlink", lambda path: looked.append(path) or "/dev/null")
+    for found in (pids, [9], [*range(100, 120)]):
+        looked.clear()
+        assert read_process_use(str(tmp_path), found, 7).file_descriptors is None
+        assert len(looked) <= 11
+
+
 def test_this_process_is_counted_right() -> None:
     before = read_process_use("/proc", [os.getpid()], 7)
     with socket.socket(), Path("/dev/null").open():
