@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -31,6 +32,7 @@ from orch.component.diagnostics.zpages import ZPages, configz
 from orch.component.flags.features import Features
 from orch.component.http.httpd import BODY_TIMEOUT_S, render_text, text_errors
 from orch.component.http.sliced_response import Sending, respond
+from orch.component.process.threads import run_in_thread
 from orch.wire.errors import ApiError
 from orch.wire.records.pods import Pod
 
@@ -167,10 +169,12 @@ class _Handlers:
         return respond(200, await self._services.pressure.report(), headers)
 
     async def metrics(self, request: web.Request) -> web.Response:
-        return _rendered(self._services.metrics, request)
+        return _page(_body(self._services.metrics, request))
 
     async def probe_metrics(self, request: web.Request) -> web.Response:
-        return _rendered(self._services.probes, request)
+        """In a thread: each probe of each container is thirty lines."""
+        work = partial(_body, self._services.probes, request)
+        return _page(await run_in_thread(work, name="page of probes"))
 
     async def resource_metrics(self, request: web.Request) -> web.Response:
         accept, encoding = request.headers.get("Accept", ""), _encoding(request)
@@ -190,10 +194,10 @@ class _Handlers:
         return web.Response(text="metrics reset\n")
 
     async def pods(self, request: web.Request) -> web.Response:
-        return _pod_list(self._services.registry.pods())
+        return await _pod_list(self._services.registry.pods())
 
     async def running_pods(self, request: web.Request) -> web.Response:
-        return _pod_list(self._services.registry.running_pods())
+        return await _pod_list(self._services.registry.running_pods())
 
     def config(self) -> dict[str, Any]:
         return self._services.config().model_dump(mode="json")
@@ -242,9 +246,14 @@ def _bad_form(why: str) -> ApiError:
     return ApiError(500, "InternalError", f"parse form failed: {why}")
 
 
-def _pod_list(pods: Iterable[Pod]) -> web.Response:
-    items = [pod.to_wire() for pod in pods]
-    return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+async def _pod_list(pods: Iterable[Pod]) -> web.Response:
+    """Others of the loop have their turn after each pod: all may be hundreds of megabytes."""
+    items = []
+    for pod in [*pods]:
+        items.append(orjson.dumps(pod.to_wire()))
+        await asyncio.sleep(0)
+    data = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[%b]}' % b",".join(items)
+    return respond(200, data, {"Content-Type": "application/json"})
 
 
 def _json(value: Any) -> web.Response:
@@ -262,6 +271,6 @@ def _page(body: Body, sending: Sending | None = None) -> web.Response:
     return respond(200, body.data, headers, sending=sending)
 
 
-def _rendered(registry: Registry, request: web.Request) -> web.Response:
+def _body(registry: Registry, request: web.Request) -> Body:
     page, content_type = registry.render(request.headers.get("Accept", ""))
-    return _page(body_of(page, content_type, _encoding(request)))
+    return body_of(page, content_type, _encoding(request))
