@@ -39,12 +39,21 @@ def parse_quantity(text: str | int | float) -> Decimal:
     Numbers are accepted because YAML has them for an unquoted `1` or `0.5`.
     """
     shown = str(text)
-    match = _TEXT.fullmatch(shown) if len(shown) <= _MAX_LENGTH else None
-    if match is None or isinstance(text, bool):
+    found = _parsed(shown) if len(shown) <= _MAX_LENGTH and not isinstance(text, bool) else None
+    if found is None:
         raise ValueError(
             f"{shown[:_MAX_LENGTH]!r} is not a quantity: write a number with an optional suffix "
             "(n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei) or exponent"
         )
+    return found
+
+
+@functools.lru_cache(16_384)  # the same few are read again and again, of some pods thousands
+def _parsed(text: str) -> Decimal | None:
+    """None for what is no quantity."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        return None
     number = Decimal(match["number"])
     if match["exponent"]:
         scaled = _capped(number, int(match["exponent"]))
@@ -65,7 +74,7 @@ def _capped(number: Decimal, exponent: int) -> Decimal:
     return number.scaleb(exponent, _EXACT)
 
 
-@functools.lru_cache(4096, typed=True)  # the same few are read again and again
+@functools.lru_cache(4096, typed=True)
 def to_milli(text: str | int | float) -> int:
     """Thousandths, rounded up: `0.5` → 500, `1n` → 1."""
     return _rounded_up(parse_quantity(text) * 1000)

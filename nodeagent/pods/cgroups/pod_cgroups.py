@@ -64,11 +64,17 @@ def _quota_bound(quota_usec: int | None, period_usec: int, *, unified: bool) -> 
     return {"cpu.cfs_period_us": str(period_usec), "cpu.cfs_quota_us": quota}
 
 
-def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
-    """cpu shares of the service classes with a cgroup: BestEffort gets the minimum."""
-    burstable = (pod for pod in pods if podspec.qos_class(pod) == podspec.BURSTABLE)
+def burstable_milli(pod: Pod) -> int:
+    """The cpu that it requests, if it is Burstable."""
+    return podspec.requested(pod, "cpu") if podspec.qos_class(pod) == podspec.BURSTABLE else 0
+
+
+def class_shares(milli: int) -> dict[str, int]:
+    """cpu shares of the service classes with a cgroup, where Burstable pods request so much cpu:
+    BestEffort gets the minimum.
+    """
     return {
-        podspec.BURSTABLE: spec.cpu_shares(sum(podspec.requested(pod, "cpu") for pod in burstable)),
+        podspec.BURSTABLE: spec.cpu_shares(milli),
         podspec.BEST_EFFORT: spec.MIN_CPU_SHARES,
     }
 
@@ -132,6 +138,7 @@ class PodCgroups:
         self._shares: Mapping[str, int] = {}  # of the classes, as last written
         self._memory: Mapping[str, Mapping[str, str]] = {}  # likewise, of protected memory
         self._balanced: tuple[Pod, ...] = ()  # when the shares were last written
+        self._burstable: list[tuple[Pod, int]] = []  # when they were last added up
 
     async def ensure(self, pod: Pod) -> None:
         """Create the pod's cgroup if missing, and set bounds that differ."""
@@ -160,7 +167,10 @@ class PodCgroups:
         pods, known = tuple(pods), self._balanced
         if self._shares and len(pods) == len(known) and all(map(operator.is_, pods, known)):
             return
-        shares, memory = class_shares(pods), class_unified(pods, self._policy)
+        before = {id(pod): (pod, milli) for pod, milli in self._burstable}
+        self._burstable = [before.get(id(pod)) or (pod, burstable_milli(pod)) for pod in pods]
+        shares = class_shares(sum(milli for _, milli in self._burstable))
+        memory = class_unified(pods, self._policy)
         if (shares, memory) != (self._shares, self._memory):
             with self._timed("update"):
                 if not await self._try(partial(self._set_classes, shares, memory)):

@@ -299,6 +299,7 @@ class PodWorker:
             return True
         finally:
             await loops.cancel(task, interrupt)
+            del task  # its error holds this frame: a failure would keep the pod as garbage
 
     def _succeeded(self, action: Action, before: ObservedPod) -> None:
         self._failed_action = None

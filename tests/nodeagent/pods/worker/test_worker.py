@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,3 +213,17 @@ async def test_a_change_of_a_pod_costs_each_container_one_look(world: PodWorld) 
         return lambda: (worker.update(after), worker.update(before))
 
     assert scaling.growth(taking_over, 200) < scaling.LINEAR
+
+
+async def test_a_step_that_fails_leaves_no_garbage_of_its_pod(world: PodWorld) -> None:
+    """Each failure kept all of the pod until a collection, which then took half a second."""
+    gc.disable()
+    try:
+        await world.start(pod(container_data("app", image="localhost/none:1")))
+        await world.until(lambda: world.waiting() == "ErrImagePull")
+        former = weakref.ref(world.registry.desired(UID))
+        world.source.set(pod(container_data("app", image="localhost/none:2")))
+        await asyncio.sleep(30)
+        assert former() is None
+    finally:
+        gc.enable()
