@@ -52,14 +52,13 @@ from orch.component.grpc_channel import (
 )
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
+from orch.component.process.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: the runtime has them in memory
 PULL_TIMEOUT_S = 3600.0  # images may be large; the runtime gives up when a download stalls
 LONGEST_S = 2**31 - 1  # that is passed on: longer deadlines are over at once, here and there
-
-_SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox also waits for the network plugins
 _CHANNEL_OPTIONS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -112,7 +111,7 @@ class CriRuntime:
 
     async def _run_sandbox(self, request: Any) -> str:
         """Known even if its caller is cancelled."""
-        timeout_s = self._timeout_s * _SANDBOX_TIMEOUT_FACTOR
+        timeout_s = 2 * self._timeout_s  # a sandbox also waits for the network plugins
         response = await self._call("RunPodSandbox", request, timeout_s)
         self._made.add(sandbox_id := str(response.pod_sandbox_id))
         return sandbox_id
@@ -153,13 +152,14 @@ class CriRuntime:
     async def create_container(
         self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
     ) -> str:
+        making = self._create_container(sandbox_id, spec, sandbox)
+        return await loops.finish(making, name="runtime CreateContainer")
+
+    async def _create_container(self, *wanted: Any) -> str:
         with _writing("CreateContainer"):
-            request = pb.CreateContainerRequest(
-                pod_sandbox_id=sandbox_id,
-                config=cri_requests.container_config(spec, sandbox),
-                sandbox_config=cri_requests.sandbox_config(sandbox),
-            )
-        return str((await self._write("CreateContainer", request)).container_id)
+            make = functools.partial(cri_requests.creation, *wanted)
+            request = await run_in_thread(make, name="request for a container")
+        return str((await self._call("CreateContainer", request, self._timeout_s)).container_id)
 
     async def start_container(self, container_id: str) -> None:
         await self._write("StartContainer", pb.StartContainerRequest(container_id=container_id))

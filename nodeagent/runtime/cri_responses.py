@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+import orjson
+
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import (
     Container,
@@ -204,8 +206,8 @@ def container_event(item: Any) -> ContainerEvent | None:
 def process_id(info: Any) -> int | None:
     """The `pid` in the JSON under `info` of a verbose response; None without one."""
     try:
-        described = json.loads(info.get("info", "") or "{}")
-    except (ValueError, RecursionError):
+        described = orjson.loads(info.get("info", "") or "{}")  # it may have megabytes
+    except ValueError:
         return None
     pid = described.get("pid") if isinstance(described, dict) else None
     return pid if type(pid) is int and pid > 0 else None

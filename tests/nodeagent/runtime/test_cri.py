@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nodeagent.runtime import base, cri
+from nodeagent.runtime import base, cri, cri_requests
 from nodeagent.runtime.base import SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
 from orch.component.process import loops
@@ -214,6 +214,22 @@ async def test_an_answer_about_nothing_or_another_object_is_a_failed_call(
         server.garble(name, b"\x7a\x00")  # a message, all of whose known fields are unset
         with pytest.raises(base.RuntimeCallError, match=f"{name}: .* names another object"):
             await call()
+
+
+async def test_the_request_for_a_container_is_made_beside_the_loop(
+    runtime: CriRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a hundred thousand variables."""
+    threads, real = list[threading.Thread](), cri_requests.creation
+
+    def recorded(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return real(*arguments)
+
+    monkeypatch.setattr(cri_requests, "creation", recorded)
+    sandbox_id = await runtime.run_sandbox(SANDBOX)
+    assert await runtime.create_container(sandbox_id, CONTAINER, SANDBOX)
+    assert threads and threading.main_thread() not in threads
 
 
 async def test_many_calls_share_one_connection(server: CriServer, runtime: CriRuntime) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import Login
+from nodeagent.pods.spec import spec
+from nodeagent.runtime.base import ContainerSpec, Login
 from orch.client.transport import TransportError
 from orch.component.secret import Secret as Hidden
 from orch.wire.podrules.references import PULL_SECRETS
@@ -175,3 +178,19 @@ async def test_no_container_is_created_before_its_allocation_is_written_down(
     assert not world.runtime.containers
     saved = True
     await world.until(lambda: "app" in world.running())
+
+
+async def test_what_a_container_is_to_be_is_worked_out_beside_the_loop(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 75,000 variables stalled the agent for 92 ms."""
+    threads, real = list[threading.Thread](), spec.container_spec
+
+    def recorded(*arguments: Any) -> ContainerSpec:
+        threads.append(threading.current_thread())
+        return real(*arguments)
+
+    monkeypatch.setattr(spec, "container_spec", recorded)
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    assert threads and threading.main_thread() not in threads
