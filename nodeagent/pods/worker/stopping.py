@@ -44,6 +44,7 @@ async def run_hook(
 
 
 _LEAST_GRACE_S = 2  # what remains of the grace period after a hook, at least
+_TICK_S = 0.01  # timers may fire this much early
 _OVERTIME_S = 10  # of a command that takes longer: its container has been killed by then
 
 
@@ -117,7 +118,7 @@ class Stopping:
                     hook = self._pre_stop(detail, pod, container, seen, grace_s)
                     used_s = await stack.enter_async_context(hook)
                     used_s += await turns.wait(name, grace_s - used_s)
-                    left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
+                    left_s = max(grace_s - int(used_s + _TICK_S), min(_LEAST_GRACE_S, grace_s))
                 await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
         finally:
             turns.ended(name)
