@@ -32,7 +32,7 @@ from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
-_REST, _LONGEST_REST_S = 2.0, 1.0  # after a look at all pods: so many times as long as it took
+_REST, _LONGEST_REST_S = 2.0, 0.25  # after a look at all pods: so many times as long as it took
 _TURN_S = 0.005  # of giving pods to their workers without a pause for others
 _NEVER_HEARD_S = 3.0  # for the first answer of a runtime, when all pods are to be removed
 _RECHECK_S = 10.0  # interval of the search for leftovers and late answers
