@@ -131,7 +131,7 @@ class Starting:
             env_files=await services.volumes.env_files(pod, container),
         )
         specify = partial(spec.container_spec, pod, container, action, services.settings, context)
-        wanted = await run_in_thread(specify, name="container")  # of a hundred thousand variables
+        wanted = await asyncio.to_thread(specify)  # it may have a hundred thousand variables
         if wanted.apparmor is not None:
             isolation.require_loaded(wanted.apparmor, await asyncio.to_thread(_loaded_profiles))
         bound = await services.volumes.bind_sub_paths(
