@@ -90,10 +90,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
     "orch/server/test_server.py": ("orch.server.application",),
-    "orch/server/storage/test_sqlite.py": (
-        "orch.server.storage.base",
-        "orch.server.storage.mirror",
-    ),
+    "orch/server/storage/test_sqlite.py": ("orch.server.storage.base",),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
     "orch/server/webhooks/test_admission.py": ("orch.server.webhooks.metrics",),
     "orch/server/webhooks/test_authorization.py": ("orch.server.asking",),

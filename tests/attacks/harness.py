@@ -118,6 +118,17 @@ class Attacked:
             answer = self.ask(OPERATOR, "POST", path, made)
             assert answer.status in (201, 409), answer.body
 
+    def make_small(self, path: str, count: int) -> None:
+        """So many hundreds of small objects as the tenant, a hundred in a row."""
+        body = b'{"metadata":{"generateName":"l"}}'
+        request = head(TENANT, "POST", path, len(body)) + body
+        with self.open() as connection:
+            for _ in range(count // 100):
+                connection.sendall(100 * request)
+                received = b""
+                while received.count(b"HTTP/1.1 201") < 100:
+                    received += connection.recv(65_536)
+
     def open(self, pair: KeyPair | None = None, *, timeout_s: float = 30) -> ssl.SSLSocket:
         """A connection to write anything to; the caller closes it."""
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)

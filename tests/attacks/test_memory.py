@@ -31,7 +31,6 @@ pytestmark = pytest.mark.alone  # what is cut late takes memory, and a busy mach
 USERS = tuple(f"user{number}" for number in range(20))
 OBJECTS = f"/api/v1/namespaces/{TENANT}/configmaps"
 LEASES = f"/apis/coordination.orch.io/v1/namespaces/{TENANT}/leases"
-SMALL = 6_000  # of them
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 BIG = "x" * 1_000_000
 LISTED = 30  # objects of 1 MB: a list has 30 MB
@@ -166,21 +165,9 @@ def test_watches_that_nobody_reads_and_large_updates_are_bounded(target: Attacke
             assert big(target, "PUT", "big2", BIG + str(number)) == 200
 
 
-def make_small(target: Attacked) -> None:
-    """SMALL leases, a hundred in a row."""
-    body = b'{"metadata":{"generateName":"l"}}'
-    request = harness.head(TENANT, "POST", LEASES, len(body)) + body
-    with target.open() as connection:
-        for _ in range(SMALL // 100):
-            connection.sendall(100 * request)
-            received = b""
-            while received.count(b"HTTP/1.1 201") < 100:
-                received += connection.recv(65_536)
-
-
 def test_watches_of_many_small_objects_that_nobody_reads_are_bounded(target: Attacked) -> None:
     """An event for each object was made first: of 20,000, 300 watches took 535 MB."""
-    make_small(target)
+    target.make_small(LEASES, 6_000)
     with attacking(target, OF_ONE_MB) as stack:
         for _ in range(400):
             stack.enter_context(unread(target, TENANT, f"{LEASES}?watch=1"))
