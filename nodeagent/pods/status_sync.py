@@ -148,7 +148,7 @@ class StatusSync:
         self._work.clear()
         self._silences = self._refusals = self._successes = 0
         left = []
-        for _ in range(sum(map(len, self._due.values()))):  # what comes now is in the next round
+        for _ in range(sum(map(len, self._due.values()))):  # a bound: more may come
             if not self._due:
                 break
             if not await self._told(uid := self._next()):
@@ -163,9 +163,9 @@ class StatusSync:
 
     async def _told(self, uid: str) -> bool:
         """The status first: how a pod ended is told before it goes."""
+        pod = self._removed.get(uid)  # one that goes meanwhile has its end told first, too
         if not await self._tried(uid, partial(self._send_status, uid)):
             return False
-        pod = self._removed.get(uid)
         if pod is not None:
             if not await self._tried(uid, partial(self._delete, pod)):
                 return False

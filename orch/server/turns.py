@@ -2,8 +2,8 @@
 
 What computes something from one large object runs in a thread; only one such thread, as each would
 take its turn of the interpreter from the loop, and between its steps it gives way to the loop.
-Callers share it in rotation. What goes through many objects stays on the loop and lets others have
-a turn every few milliseconds.
+Callers share it in rotation. What goes through many objects stays on the loop, one at a time, and
+lets others have a turn every millisecond.
 """
 
 from __future__ import annotations
@@ -156,7 +156,11 @@ class Calls:
         ends_s = time.monotonic() + TURN_S
         try:
             while self._next and time.monotonic() < ends_s:
-                self._next.popleft()()
+                call = self._next[0]
+                try:
+                    call()
+                finally:
+                    self._next.popleft()  # only now: until then another one schedules nothing
         finally:
             if self._next:
                 asyncio.get_running_loop().call_soon(self._make_some)

@@ -205,9 +205,11 @@ class _Feed:
 
         Raises Compacted when the client fell behind the history.
         """
-        changes = self._take()
-        if changes is None or changes or self._watch.is_behind:
+        if (changes := self._take()) is None or changes:
             return changes
+        if self._watch.is_behind:
+            await httpd.connection_of(self._request).take_turn()
+            return []
         self._handover = self._loop.create_future()
         timer = self._loop.call_at(until_s, self._hand_over)
         self._watch.wake(self._on_change)
@@ -322,8 +324,8 @@ class _Writer:
     async def write_changes(self, changes: Sequence[Change]) -> None:
         """Write those that are for the client; looking for them takes turns with other watches."""
         some = max(TERMS_A_TURN // max(self._terms, 1), 1)
-        for start in range(0, max(len(changes), 1), some):
-            if self._terms or not changes:
+        for start in range(0, len(changes), some):
+            if self._terms:
                 await httpd.connection_of(self._request).take_turn()
             part = changes[start : start + some]
             if events := list_watch.events_of(part, self._wanted.selection):
@@ -334,14 +336,9 @@ class _Writer:
         release = self._hold(self._abort)
         try:
             for batch in batches:
-                is_large = len(batch[0].stored.data) > LARGE_BYTES
-                await send(
-                    self._pieces(batch),
-                    self._request.protocol,
-                    self.write,
-                    costly=is_large or not self._rendering.is_stored,
-                    held_bytes=held_bytes,
-                )
+                costly = len(batch[0].stored.data) > LARGE_BYTES or not self._rendering.is_stored
+                to, pieces = self._request.protocol, self._pieces(batch)
+                await send(pieces, to, self.write, costly=costly, held_bytes=held_bytes)
         finally:
             release()
 

@@ -48,8 +48,10 @@ class Joined(Sequence[Stored]):
     def __getitem__(self, at: int | slice) -> Stored | list[Stored]:
         if isinstance(at, int):
             return self._between(range(len(self))[at], 1)[0]
-        start, stop, step = at.indices(len(self))
-        return self._between(start, stop - start)[::step]
+        places = range(*at.indices(len(self)))
+        if places.step != 1:
+            return [self[place] for place in places]
+        return self._between(places.start, len(places))
 
     def _between(self, start: int, count: int) -> list[Stored]:
         number = bisect_right(self._ends, start)
@@ -81,6 +83,7 @@ class _Ordered:
             return
         part.insert(place, stored)
         if len(part) > 2 * _PART:
+            self._own.discard(id(part))
             self._parts[number : number + 1] = part[:_PART], part[_PART:]
 
     def drop(self, key: str) -> None:
@@ -88,6 +91,7 @@ class _Ordered:
         number, part, place = self._find(key)
         del part[place]
         if not part:
+            self._own.discard(id(part))
             del self._parts[number]
 
     def below(self, prefix: str) -> Sequence[Stored]:

@@ -242,6 +242,34 @@ async def test_how_a_pod_ended_is_told_before_it_is_deleted(reporter: Reporter) 
     assert made_calls == ["patch"] * 4 + ["delete"]
 
 
+async def test_an_end_that_comes_while_a_status_is_sent_is_told_before_the_pod_is_deleted(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await desired(reporter)
+    uid = made.metadata.uid or ""
+    await reporter.start()
+    patch, delete = reporter.api.patch, reporter.api.delete
+    seen: list[str] = []
+
+    async def slow(model: Any, name: str, change: Any, **named: Any) -> Any:
+        await asyncio.sleep(1)
+        seen.append(change["status"]["phase"])
+        return await patch(model, name, change, **named)
+
+    async def remember(*args: Any, **named: Any) -> Any:
+        seen.append("deleted")
+        return await delete(*args, **named)
+
+    monkeypatch.setattr(reporter.api, "patch", slow)
+    monkeypatch.setattr(reporter.api, "delete", remember)
+    reporter.registry.set_status(uid, RUNNING)
+    await asyncio.sleep(0.5)
+    reporter.registry.set_status(uid, PodStatus(phase="Succeeded"))
+    reporter.sync.removed(made)
+    await asyncio.sleep(20)
+    assert seen == ["Running", "Succeeded", "deleted"]
+
+
 async def test_a_successor_of_the_same_name_is_not_deleted(reporter: Reporter) -> None:
     former = await desired(reporter)
     await reporter.api.delete(Pod, "web", "default", grace_period_s=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -241,7 +242,7 @@ async def test_others_have_their_turns_in_a_long_round(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dependents that wait for their finalizers, of an owner that waits for them."""
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "_SLICE_S", 0.0)
     top = await config(backend, "top")
     for number in range(50):
         metadata = {"name": f"d{number}", "finalizers": ["a.io/b"]}
@@ -257,4 +258,5 @@ async def test_others_have_their_turns_in_a_long_round(
         await asyncio.sleep(0)
         seen.add(len(steps))
     assert not await round_
-    assert seen == set(range(51))
+    assert max(seen) == 50
+    assert all(later - earlier <= 2 for earlier, later in pairwise(sorted(seen)))

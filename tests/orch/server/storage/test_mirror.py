@@ -38,5 +38,6 @@ def test_what_is_below_a_prefix_is_in_order_and_stays_as_it_was_read(
             assert [*found] == wanted
             assert len(found) == len(wanted)
             assert [*found[start:stop]] == wanted[start:stop]
+            assert [*found[start:stop:-2]] == wanted[start:stop:-2]
             if wanted:
                 assert (found[0], found[-1]) == (wanted[0], wanted[-1])
