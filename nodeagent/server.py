@@ -1,7 +1,8 @@
 """The agent's HTTP surface: routes, and handlers that parse, call and respond.
 
-On the secure port `auth` decides before a handler runs; the plain health port serves /healthz only.
-Error bodies are plain text, as the reference agent's are. Must not know how an answer is computed.
+On the secure port `auth` decides before a handler runs; the plain health port serves only /healthz
+and /readyz. Error bodies are plain text, as the reference agent's are. Must not know how an answer
+is computed.
 """
 
 from __future__ import annotations
@@ -113,9 +114,10 @@ def read_only_app(services: Services) -> web.Application:
 
 
 def healthz_app(health: HealthChecks) -> web.Application:
-    """The plain port for supervisors: /healthz only, no authentication, no details."""
+    """The plain port for supervisors: no authentication, so nobody has to be asked; no reasons."""
     app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.router.add_get("/healthz", health.handler("healthz"))
+    for endpoint in ("healthz", "readyz"):
+        app.router.add_get(f"/{endpoint}", health.handler(endpoint))
     return app
 
 

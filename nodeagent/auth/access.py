@@ -89,7 +89,8 @@ class Access:
                 500,
                 "InternalError",
                 f"Authorization error (user={identity.name}, verb={verb}, resource=nodes, "
-                f"subresource={subresource})\n",
+                f"subresource={subresource})\nThe API server gave no answer; /readyz on "
+                "healthzPort of this node needs none.\n",
             ) from None
 
 

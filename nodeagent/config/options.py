@@ -83,8 +83,8 @@ def _pairs(text: str) -> dict[str, str]:
 _OVERRIDES = {
     "--address": ("address", "address to serve on"),
     "--port": ("port", "port to serve on"),
-    "--healthz-bind-address": ("healthzBindAddress", "address of the plain /healthz"),
-    "--healthz-port": ("healthzPort", "port of the plain /healthz; 0 turns it off"),
+    "--healthz-bind-address": ("healthzBindAddress", "address of the plain /healthz and /readyz"),
+    "--healthz-port": ("healthzPort", "port of both; 0 turns it off"),
     "--tls-cert-file": ("tlsCertFile", "serving certificate"),
     "--tls-private-key-file": ("tlsPrivateKeyFile", "its key"),
     "--tls-min-version": ("tlsMinVersion", "VersionTLS12 or VersionTLS13"),

@@ -43,8 +43,8 @@ kind: NodeAgentConfiguration
 nodeStatusUpdateFrequency: 1s
 nodeStatusReportFrequency: 1s
 authentication: {anonymous: {enabled: true}}
-authorization: {mode: AlwaysAllow}
 """
+OPEN = "authorization: {mode: AlwaysAllow}\n"
 
 
 class Agent:
@@ -52,7 +52,7 @@ class Agent:
 
     def __init__(self, folder: Path, server: ApiServer, link: Link) -> None:
         self.folder, self.link = folder, link
-        self.port = free_port()
+        self.port, self.plain_port = free_port(), free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._ca_file = server.ca_file
         admin = self._config(server.port, server.admin)
@@ -67,9 +67,9 @@ class Agent:
             key_file=pair.key_file,
         )
 
-    def start(self, endpoint: str, silence: str) -> None:
+    def start(self, endpoint: str, settings: str) -> None:
         kubeconfig, config = self.folder / "kubeconfig", self.folder / "agent.yaml"
-        config.write_text(CONFIG + silence)
+        config.write_text(CONFIG + settings)
         write_kubeconfig(str(kubeconfig), self._config(self.link.port, self._node))
         with (self.folder / "agent.log").open("wb") as log:
             self.process = subprocess.Popen(
@@ -79,7 +79,8 @@ class Agent:
                     f"--root-dir={self.folder / 'root'}", f"--pod-logs-dir={self.folder / 'logs'}",
                     f"--lock-file={self.folder / 'lock'}", "--hostname-override=n1",
                     "--node-ip=127.0.0.1", "--address=127.0.0.1", f"--port={self.port}",
-                    "--healthz-port=0", f"--container-runtime-endpoint={endpoint}",
+                    f"--healthz-port={self.plain_port}",
+                    f"--container-runtime-endpoint={endpoint}",
                     "--remove-pods-on-stop",
                 ],
                 stdout=log, stderr=log,
@@ -103,6 +104,11 @@ class Agent:
             aiohttp.ClientSession() as session,
             session.get(f"https://127.0.0.1:{self.port}{path}", ssl=untrusting) as answer,
         ):
+            return await answer.text()
+
+    async def plain_page(self, path: str) -> str:
+        address = f"http://127.0.0.1:{self.plain_port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(address) as answer:
             return await answer.text()
 
     async def is_registered(self) -> bool:
@@ -131,7 +137,7 @@ class Agent:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, silence: str) -> AsyncIterator[Agent]:
+async def running(folder: Path, settings: str) -> AsyncIterator[Agent]:
     """An agent that has seen its first pod; its end must be an orderly one."""
     runtime = CriServer(FakeRuntime(), folder / "cri.sock")
     await runtime.start()
@@ -142,7 +148,7 @@ async def running(folder: Path, silence: str) -> AsyncIterator[Agent]:
         try:
             with contextlib.suppress(ApiError):
                 await agent.api.create(Namespace(metadata=ObjectMeta(name="default")))
-            agent.start(runtime.endpoint, silence)
+            agent.start(runtime.endpoint, settings)
             await agent.until(agent.is_registered, "the node is registered", PATIENCE_S)
             await agent.give_pod("first")
             await agent.until(lambda: agent.saw("first"), "the first pod is seen", PATIENCE_S)
@@ -159,7 +165,7 @@ async def running(folder: Path, silence: str) -> AsyncIterator[Agent]:
 
 async def test_after_failed_reports_over_dead_connections_a_new_pod_is_seen(tmp_path: Path) -> None:
     """The second failed report drops the connections: once that left the watches deaf for ever."""
-    async with running(tmp_path, "") as agent:
+    async with running(tmp_path, OPEN) as agent:
         agent.link.swallow_open_connections()
         agent.link.refusing = True
 
@@ -182,7 +188,7 @@ async def test_after_failed_reports_over_dead_connections_a_new_pod_is_seen(tmp_
 
 async def test_a_silent_watch_is_told_by_readyz_and_dialled_anew(tmp_path: Path) -> None:
     """Nothing passes for a while, and what was open then stays dead."""
-    async with running(tmp_path, f"watchSilence: {SILENCE_S}s\n") as agent:
+    async with running(tmp_path, f"{OPEN}watchSilence: {SILENCE_S}s\n") as agent:
         with agent.link.black_hole():
 
             async def says_so() -> bool:
@@ -198,3 +204,20 @@ async def test_a_silent_watch_is_told_by_readyz_and_dialled_anew(tmp_path: Path)
             await agent.give_pod("second")
         await agent.until(lambda: agent.saw("second"), "the second pod is seen", SEEN_WITHIN_S)
         assert "cannot watch pods, retrying" in agent.log()
+
+
+async def test_the_plain_port_tells_of_the_silence_where_no_access_can_be_reviewed(
+    tmp_path: Path,
+) -> None:
+    """Whoever asks the secure port is asked about at the API server, which is silent."""
+    async with running(tmp_path, f"watchSilence: {SILENCE_S}s\n") as agent:
+        with agent.link.black_hole():
+
+            async def says_so() -> bool:
+                async with asyncio.timeout(1):
+                    return "[-]informer-pods failed" in await agent.plain_page("/readyz")
+
+            await agent.until(says_so, "/readyz names the informer", 6 * SILENCE_S)
+            refused = await agent.page("/metrics")
+            assert refused.startswith("Authorization error (user=system:anonymous, verb=get")
+            assert "The API server gave no answer; /readyz on healthzPort" in refused

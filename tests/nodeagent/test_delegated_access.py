@@ -166,4 +166,5 @@ async def test_when_the_api_server_is_gone_only_what_was_answered_holds(
     assert status == 500
     assert text == (
         "Authorization error (user=prometheus, verb=get, resource=nodes, subresource=stats)\n"
+        "The API server gave no answer; /readyz on healthzPort of this node needs none.\n"
     )

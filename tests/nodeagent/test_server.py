@@ -185,14 +185,15 @@ async def test_a_dressed_up_path_opens_nothing_more_to_monitoring(agent: Agent, 
         ("GET", "/healthz", 200),
         ("HEAD", "/healthz", 200),
         ("POST", "/healthz", 405),
-        *(("GET", path, 404) for path in ("/", "/healthz/ping", "/metrics", "/pods", "/configz")),
+        ("GET", "/readyz", 200),
+        *(("GET", path, 404) for path in ("/", "/healthz/ping", "/livez", "/metrics", "/pods")),
     ],
 )
 async def test_the_plain_port_serves_health_and_nothing_else(
     unserved: Agent, method: str, path: str, status: int
 ) -> None:
     app = server.healthz_app(unserved.services.health)
-    assert routes_of(app) == {("GET", "/healthz")}
+    assert routes_of(app) == {("GET", "/healthz"), ("GET", "/readyz")}
     listener = HttpServer(app, host="127.0.0.1", port=0, name="healthz")
     port = await listener.start()
     try:

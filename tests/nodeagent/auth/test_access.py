@@ -121,7 +121,8 @@ async def test_a_decision_that_cannot_be_had_is_the_servers_error() -> None:
         await access.check(make_mocked_request("GET", "/metrics"))
     assert (caught.value.code, caught.value.message) == (
         500,
-        "Authorization error (user=alice, verb=get, resource=nodes, subresource=metrics)\n",
+        "Authorization error (user=alice, verb=get, resource=nodes, subresource=metrics)\n"
+        "The API server gave no answer; /readyz on healthzPort of this node needs none.\n",
     )
 
 
