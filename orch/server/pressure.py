@@ -69,9 +69,11 @@ class MemoryPressure:
         if self.state:
             self._relieve()
         if self.state > before:
-            refused = "anything but deletions" if self.state is Pressure.CRITICAL else "writes"
+            critical = self.state is Pressure.CRITICAL
+            refused = "all requests but deletions" if critical else "writes, watches and logs"
             self._log.failed(
-                "memory is short: %d of %d MiB are in use; refusing %s of tenants",
+                "memory is short: %d of %d MiB (--memory-limit, else the unit's MemoryMax=) are in "
+                "use; tenants' requests get 429 until it suffices: %s",
                 self.used_bytes // _MIB, self.limit_bytes // _MIB, refused, cause=self.state,
             )  # fmt: skip
         elif before and not self.state:

@@ -133,7 +133,7 @@ def apparmor(pod: Pod, container: Container, *, enabled: bool) -> SeccompSetting
     if not enabled and setting.kind is not SeccompKind.UNCONFINED:
         raise SpecError(
             f"{place_of(pod, container)}: Cannot enforce AppArmor: AppArmor is not enabled on the "
-            "host (appArmorProfile)"
+            "host (appArmorProfile); choose a node that has it, or the type Unconfined"
         )
     return setting
 
@@ -181,7 +181,7 @@ def _name_problem(name: str, kernel_version: str, unsafe: tuple[str, ...]) -> st
     if any(_is_meant(name, pattern.replace("/", ".")) for pattern in unsafe):
         return ""
     if name not in SAFE_SYSCTLS:
-        return "not allowlisted"
+        return "not allowlisted; allowedUnsafeSysctls of the node may name it"
     needed = SAFE_SYSCTLS[name]
     if is_at_least(kernel_version, needed):
         return ""
@@ -222,18 +222,18 @@ def require_user(pod: Pod, container: Container) -> bool:
 def require_image_user(pod: Pod, container: Container, image: Image | None) -> None:
     """SpecError when the image runs as root, or may; without an image or a user it does."""
     uid, user = (image.uid, image.username) if image else (None, "")
+    advice = f"set runAsUser {_shown(pod, container)}"
     if uid is None and user:
         raise SpecError(
             f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify "
-            f"user is non-root {_shown(pod, container)}"
+            f"user is non-root; {advice}"
         )
     if not uid:
-        text = "container has runAsNonRoot and image will run as root"
-        raise SpecError(f"{text} {_shown(pod, container)}")
+        raise SpecError(f"container has runAsNonRoot and image will run as root; {advice}")
     if not 0 < uid <= _MAX_ID:  # cut to 32 bits, or looked up as a name, it may be root's
         raise SpecError(
             f"container has runAsNonRoot and image has user {uid}, which is not between 1 and "
-            f"{_MAX_ID} {_shown(pod, container)}"
+            f"{_MAX_ID}; {advice}"
         )
 
 

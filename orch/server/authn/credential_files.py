@@ -135,7 +135,8 @@ def parse_hash(text: str) -> Hashed:
     """ValueError says what is wrong, without the entry."""
     scheme, *parts = text.split("$")
     if scheme != SCHEME or len(parts) != 5:
-        raise ValueError(f"the password is not hashed as {SCHEME}$LN$R$P$SALT$HASH")
+        text = "`orch-apiserver hash-password` makes an entry"
+        raise ValueError(f"the password is not hashed as {SCHEME}$LN$R$P$SALT$HASH; {text}")
     try:
         ln, r, p = (int(part) for part in parts[:3])
         salt, hashed = (base64.b64decode(part, validate=True) for part in parts[3:])

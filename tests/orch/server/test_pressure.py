@@ -88,6 +88,9 @@ async def test_a_state_ends_only_well_below_where_it_began(caplog) -> None:
     assert [message.partition(":")[0] for message in caplog.messages] == [
         "memory is short", "memory is short", "memory suffices again",
     ]  # fmt: skip
+    assert "--memory-limit" in caplog.messages[0]
+    assert caplog.messages[0].endswith("until it suffices: writes, watches and logs")
+    assert caplog.messages[1].endswith("until it suffices: all requests but deletions")
 
 
 async def test_a_given_limit_replaces_that_of_the_process() -> None:

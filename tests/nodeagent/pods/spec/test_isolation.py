@@ -46,7 +46,7 @@ def test_an_image_that_may_run_as_root_is_refused(image: Image | None, text: str
     with pytest.raises(SpecError) as refused:
         isolation.require_image_user(wanted, wanted.spec.containers[0], image)
     assert text in str(refused.value)
-    assert str(refused.value).endswith(SHOWN)
+    assert str(refused.value).endswith(f"; set runAsUser {SHOWN}")
 
 
 def test_an_image_of_another_user_is_not() -> None:

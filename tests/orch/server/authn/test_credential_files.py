@@ -109,6 +109,11 @@ def test_an_entry_that_is_no_hash_ends_the_start(tmp_path: Path, entry: str) -> 
     assert entry not in str(caught.value)
 
 
+def test_what_is_no_hash_is_told_how_to_make_one() -> None:
+    with pytest.raises(ValueError, match="`orch-apiserver hash-password` makes an entry"):
+        parse_hash("hunter2")
+
+
 class Slow:
     """Checks of passwords that end when they are told to; `asked` are the passwords, in order."""
 
