@@ -1,7 +1,8 @@
 """The isolation that a pod asks for: what agents would drop is refused; pure.
 
-No pod runs with less isolation than it asks for. A field of a security context is therefore known
-to the records, and applied by the agent; without effect; or refused by its path, misspelt ones too.
+No pod runs with less isolation than it asks for, but for labels where SELinux is off. A field of a
+security context is therefore known to the records, and applied by the agent; without effect; or
+refused by its path, misspelt ones too.
 Rules and texts are the reference's where it has any (K:pkg/apis/core/validation). What only a node
 can tell (AppArmor, the handlers of its runtime) is checked in `nodeagent.pods.spec.isolation`.
 """
