@@ -336,9 +336,8 @@ class _Writer:
         release = self._hold(self._abort)
         try:
             for batch in batches:
-                costly = len(batch[0].stored.data) > LARGE_BYTES or not self._rendering.is_stored
                 to, pieces = self._request.protocol, self._pieces(batch)
-                await send(pieces, to, self.write, costly=costly, held_bytes=held_bytes)
+                await send(pieces, to, self.write, costly=True, held_bytes=held_bytes)
         finally:
             release()
 
