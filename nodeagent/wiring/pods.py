@@ -98,11 +98,7 @@ def build_pods(
     return Pods(
         workers=workers,
         log_rotation=LogRotation(
-            base.runtime,
-            registry,
-            log_bounds(config),
-            messages=services.messages,
-            places=(base.settings.root_dir, services.settings.pod_logs_dir),
+            base.runtime, registry, log_bounds(config), messages=services.messages
         ),
         local_storage=LocalStorageEviction(
             registry,

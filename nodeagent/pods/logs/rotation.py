@@ -4,9 +4,9 @@ The newest rotated file stays as it is, older ones are compressed, and those bey
 number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
 log; when that fails, or the agent exits first, the log gets its name back.
 
-A flood passes the maximum by little: when a disk's use has grown within a second, sizes are looked
-at before the configured interval has passed, and again while a log floods. What was set aside
-within the interval is not compressed: a flood must not cost the agent's processor time.
+A flood passes the maximum by little: sizes are looked at every second, and again while a log
+floods; of a file that became much too large only the end is kept. What was set aside within the
+configured interval is not compressed: a flood must not cost the agent's processor time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import itertools
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import BinaryIO
 
 from nodeagent import descriptors
 from nodeagent.pods.logs import reader
@@ -39,8 +42,7 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-_GLANCE_S = 1.0
-_GROWN_BYTES = 4 << 20
+_LOOK_S = 1.0
 _FLOOD_S = 0.2  # between the looks of one step
 _FLOOD_LOOKS = 4
 _STAMP = "%Y%m%d-%H%M%S.%f"
@@ -51,7 +53,7 @@ _COMPRESSED_BYTES = 1 << 30  # of a log; a pod that mounts the logs could make a
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """`max_files` counts the log being written."""
+    """`max_files` counts the log being written; what is older than `interval_s` is compressed."""
 
     max_bytes: int = 10 * 1024 * 1024
     max_files: int = 5
@@ -68,34 +70,18 @@ class LogRotation:
         bounds: LogBounds = LogBounds(),
         *,
         messages: TerminationMessages | None = None,
-        places: Sequence[str] = (),
         now: Now = clock.utc_now,
     ) -> None:
-        """`messages` are cut with each look; `places` lie on the disks that containers fill."""
+        """`messages` are cut with each look."""
         self._runtime = runtime
         self._messages = messages
-        self._places = places
-        self._used_bytes: list[int] = []  # of the places' disks at the last look
-        self._looked_s = float("-inf")
         self._registry = registry
         self._bounds = bounds
         self._now = now
         self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
-        interval_s = min(self._bounds.interval_s, _GLANCE_S)
-        await Periodic("pods.logs", self.glance, interval_s=interval_s).run()
-
-    async def glance(self) -> None:
-        """A step if one is due, or if a disk's use has grown much."""
-        now_s = asyncio.get_running_loop().time()
-        used = await asyncio.to_thread(_used_bytes, self._places)
-        grown = len(used) != len(self._used_bytes) or any(
-            new - old > _GROWN_BYTES for new, old in zip(used, self._used_bytes, strict=True)
-        )
-        if grown or now_s - self._looked_s >= self._bounds.interval_s:
-            self._looked_s, self._used_bytes = now_s, used
-            await self.step()
+        await Periodic("pods.logs", self.step, interval_s=_LOOK_S).run()
 
     async def step(self) -> None:
         """Cut messages, rotate logs that are too large, and again while they flood.
@@ -112,8 +98,8 @@ class LogRotation:
         ]
         large = await asyncio.to_thread(self._too_large, running)
         for _ in range(_FLOOD_LOOKS):
-            rotated = [detail for detail in large if await self._try_to_rotate(detail)]
-            if not rotated:
+            done = await asyncio.gather(*map(self._try_to_rotate, large))
+            if not (rotated := list(itertools.compress(large, done))):
                 break
             await asyncio.sleep(_FLOOD_S)
             large = await asyncio.to_thread(self._too_large, rotated)
@@ -138,24 +124,13 @@ class LogRotation:
         now = self._now()
         rotated = f"{name}.{now.strftime(_STAMP)}"
         settled = (now - timedelta(seconds=self._bounds.interval_s)).strftime(_STAMP)
-        keep = max(self._bounds.max_files - 2, 0)
-        await asyncio.to_thread(_set_aside, path, rotated, keep, settled)
+        await asyncio.to_thread(_rename, path, name, rotated)
         try:
             await self._runtime.reopen_log(detail.container.id)
         except (RuntimeCallError, asyncio.CancelledError):
             await asyncio.to_thread(_restore, path, rotated)
             raise
-        if self._bounds.max_files < 2:
-            await asyncio.to_thread(remove, path, rotated)
-
-
-def _used_bytes(places: Iterable[str]) -> list[int]:
-    used = []
-    for place in places:
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(place)
-            used.append((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
-    return used
+        await asyncio.to_thread(_tidy, path, self._bounds, f"{name}.{settled}")
 
 
 def _size(path: str) -> int:
@@ -165,14 +140,14 @@ def _size(path: str) -> int:
         return 0  # removed meanwhile
 
 
-def remove(path: str, prefix: str = "") -> None:
-    """Remove the files beside a log whose names begin with `prefix`, by default its own name.
+def remove(path: str) -> None:
+    """Remove a log, and the files beside it whose names begin with its own.
 
     What cannot be removed goes with the pod.
     """
     with contextlib.suppress(OSError), reader.directory_of(path) as directory:
         for name in os.listdir(directory):
-            if name.startswith(prefix or os.path.basename(path)):
+            if name.startswith(os.path.basename(path)):
                 _remove(directory, name)
 
 
@@ -181,10 +156,9 @@ def _remove(directory: int, name: str) -> None:
         descriptors.unlink(name, directory)
 
 
-def _set_aside(path: str, rotated: str, keep: int, settled: str) -> None:
+def _rename(path: str, name: str, new_name: str) -> None:
     with reader.directory_of(path) as directory:
-        _make_room(directory, os.path.basename(path), keep, settled)
-        os.rename(os.path.basename(path), rotated, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _restore(path: str, rotated: str) -> None:
@@ -195,21 +169,25 @@ def _restore(path: str, rotated: str) -> None:
             os.rename(rotated, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _make_room(directory: int, log_name: str, keep: int, settled: str) -> None:
-    """Delete unfinished files and all but the newest `keep` rotated ones.
+def _tidy(path: str, bounds: LogBounds, settled: str) -> None:
+    """Delete unfinished files and all but the newest rotated ones, and cut the newest.
 
-    Those set aside before the stamp `settled` are compressed, unless that would take minutes.
+    Those with names before `settled` are compressed, unless that would take minutes.
     """
-    found = sorted(n for n in os.listdir(directory) if n.startswith(f"{log_name}."))
-    rotated = [name for name in found if not name.endswith(_UNFINISHED)]
-    kept = rotated[len(rotated) - keep :] if keep else []
-    settled_name = f"{log_name}.{settled}"
-    for name in found:
-        size = _file_size(directory, name)
-        if name not in kept or size is None:
-            _remove(directory, name)
-        elif size <= _COMPRESSED_BYTES and not name.endswith(_GZIP) and name < settled_name:
-            _compress(directory, name)
+    prefix, keep = f"{os.path.basename(path)}.", bounds.max_files - 1
+    with reader.directory_of(path) as directory:
+        found = sorted(name for name in os.listdir(directory) if name.startswith(prefix))
+        rotated = [name for name in found if not name.endswith(_UNFINISHED)]
+        newest = rotated[-keep:] if keep > 0 else []
+        kept = {name: size for name in newest if (size := _file_size(directory, name)) is not None}
+        for name in found:
+            if name not in kept:
+                _remove(directory, name)
+        if newest and newest[-1] in kept:
+            _cut(directory, newest[-1], kept[newest[-1]], bounds.max_bytes)
+        for name, size in kept.items():
+            if size <= _COMPRESSED_BYTES and not name.endswith(_GZIP) and name < settled:
+                _compress(directory, name)
 
 
 def _file_size(directory: int, name: str) -> int | None:
@@ -218,17 +196,44 @@ def _file_size(directory: int, name: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
+def _cut(directory: int, name: str, size: int, max_bytes: int) -> None:
+    """Keep the end of a file that is larger than the maximum by more than a quarter."""
+    if size <= max_bytes * 5 // 4:
+        return
+    try:
+        with _rewritten(directory, name, name) as (source, target):
+            source.seek(size - max_bytes)
+            source.readline(reader.CHUNK_BYTES)  # maybe the middle of a line
+            at = source.tell()
+            while at < size and (
+                sent := os.sendfile(target.fileno(), source.fileno(), at, size - at)
+            ):
+                at += sent
+    except OSError:
+        _remove(directory, name)  # as large as it is it would fill the disk
+        raise
+
+
 def _compress(directory: int, name: str) -> None:
-    """The compressed file gets its name only once it is complete."""
+    with (
+        _rewritten(directory, name, name + _GZIP) as (source, made),
+        gzip.open(made, "wb") as target,
+    ):
+        shutil.copyfileobj(source, target)
+    os.unlink(name, dir_fd=directory)
+
+
+@contextmanager
+def _rewritten(directory: int, name: str, new_name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """A file and its replacement, which gets its name only once it is complete. OSError."""
     unfinished = name + _UNFINISHED
     try:
         with os.fdopen(descriptors.open_file(name, directory), "rb") as source:
             mode = os.fstat(source.fileno()).st_mode & 0o777
             made = descriptors.create_file(unfinished, mode, directory)
-            with os.fdopen(made, "wb") as raw, gzip.open(raw, "wb") as target:
-                shutil.copyfileobj(source, target)
-        os.rename(unfinished, name + _GZIP, src_dir_fd=directory, dst_dir_fd=directory)
+            with os.fdopen(made, "wb") as target:
+                yield source, target
+        os.rename(unfinished, new_name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
         _remove(directory, unfinished)  # it would occupy the rest of a full disk
         raise
-    os.unlink(name, dir_fd=directory)

@@ -51,11 +51,11 @@ class TerminationMessages:
         ]
         messages = [self.path(uid, row.name, row.attempt) for uid, row in running]
         await asyncio.to_thread(_cut_large, messages)
-        files = {self._root / "pods" / uid / hosts.FILE for uid, _ in running}
+        files = {self._root.joinpath("pods", uid, hosts.FILE) for uid, _ in running}
         await asyncio.to_thread(_cut_large, files, hosts.MAX_BYTES, hosts.MAX_BYTES)
 
     def path(self, uid: str, container: str, attempt: int) -> Path:
-        return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
+        return self._root.joinpath("pods", uid, "containers", container, f"{attempt}.message")
 
     async def mount(self, uid: str, container: Container, attempt: int) -> Mount:
         """Create the file of an instance, and return its mount."""

@@ -9,7 +9,6 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -148,10 +147,34 @@ async def test_compressing_on_a_full_disk_leaves_no_half_file(
         target.write(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    aside = await rotated.fill("a")
+    [_, aside] = await rotated.fill("a")
     monkeypatch.setattr(shutil, "copyfileobj", fill_up)
-    assert await rotated.fill("b") == aside
+    assert await rotated.fill("b") == ["0.log", aside, "0.log.20260131-120002.000000"]
+    assert (rotated.log.parent / aside).read_text() == "a" * 101
     assert "cannot rotate the log" in caplog.text and "No space left" in caplog.text
+
+
+@pytest.mark.parametrize(("lines", "kept"), [(12, 12), (13, 9), (5000, 9)])
+async def test_of_a_file_that_became_much_too_large_the_end_is_kept(
+    rotated: Rotated, lines: int, kept: int
+) -> None:
+    """The maximum is 100 bytes, a line has 10: one in the middle is left out."""
+    text = [f"line {number:04}\n" for number in range(lines)]
+    rotated.log.write_text("".join(text))
+    await rotated.rotation.step()
+    [aside] = rotated.log.parent.glob("0.log.*")
+    assert aside.read_text() == "".join(text[-kept:])
+
+
+async def test_a_file_that_cannot_be_cut_on_a_full_disk_goes(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fill_up(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "sendfile", fill_up)
+    assert await rotated.fill("x\n") == ["0.log"]
+    assert "No space left" in caplog.text
 
 
 async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotated) -> None:
@@ -225,26 +248,19 @@ async def test_what_a_flood_set_aside_is_not_compressed_before_the_interval(tmp_
     assert [name.endswith(".gz") for name in names] == [False, True, False, False]
 
 
-async def test_a_disk_that_fills_is_looked_at_before_the_interval_has_passed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rotated, used = Rotated(tmp_path), [100 << 20]
-    disk = os.statvfs(tmp_path)
-
-    def statvfs(_path: str) -> object:
-        free = disk.f_blocks - used[0] // disk.f_frsize
-        return SimpleNamespace(f_blocks=disk.f_blocks, f_bfree=free, f_frsize=disk.f_frsize)
-
-    monkeypatch.setattr(os, "statvfs", statvfs)
-    bounds = LogBounds(max_bytes=100, interval_s=3600)
-    rotation = LogRotation(rotated.runtime, rotated.registry, bounds, places=[str(tmp_path)])
-    await rotation.glance()  # the first
-    rotated.log.write_text("x" * 101)
-    await rotation.glance()
-    assert not rotated.runtime.called("reopen_log")
-    used[0] += 5 << 20
-    await rotation.glance()
-    assert rotated.runtime.called("reopen_log") == ["app0"]
+@pytest.mark.looptime
+async def test_sizes_are_looked_at_every_second_whatever_the_interval(tmp_path: Path) -> None:
+    rotated, loop = Rotated(tmp_path, interval_s=3600), asyncio.get_running_loop()
+    rotated.runtime.fail("reopen_log", "busy", times=1)
+    first = rotated.runtime.hold("reopen_log")
+    rotated.log.write_text("a" * 101)
+    running = loops.spawn(rotated.rotation.run(), name="rotation")
+    await first.reached.wait()
+    begun_s, again = loop.time(), rotated.runtime.hold("reopen_log")
+    first.release()
+    await again.reached.wait()
+    assert loop.time() - begun_s <= 1.5
+    await loops.cancel(running)
 
 
 async def test_messages_are_cut_with_each_look(tmp_path: Path) -> None:
