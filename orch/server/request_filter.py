@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from orch.component.http import httpd
 from orch.component.http.fair_queue import Deadlines
-from orch.server.asking import answered
+from orch.server.asking import Unanswered, answered
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail
 from orch.server.authn import impersonation
@@ -128,7 +128,10 @@ class RequestFilter:
                 self.pressure.refuse(info)
             decide = partial(self._authorize, identity, info, trail)
             request[AUTHORIZE] = partial(answered, decide)
-            await request[AUTHORIZE]()
+            try:
+                decide()  # mostly nothing has to be asked
+            except Unanswered:
+                await request[AUTHORIZE]()
             request[INFO] = info
             request[IDENTITY] = identity
             await seat.prepare(request)
