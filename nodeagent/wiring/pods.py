@@ -98,7 +98,11 @@ def build_pods(
     return Pods(
         workers=workers,
         log_rotation=LogRotation(
-            base.runtime, registry, log_bounds(config), messages=services.messages
+            base.runtime,
+            registry,
+            log_bounds(config),
+            messages=services.messages,
+            places=(base.settings.root_dir, services.settings.pod_logs_dir),
         ),
         local_storage=LocalStorageEviction(
             registry,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -258,13 +259,16 @@ class PodWorld:
         ]
         return [*found, *self.runtime.sandboxes, *self.runtime.containers]
 
-    async def until(self, done: object, *, within_s: float = 30.0) -> None:
-        """Wait, in the loop's time, until `done()` is true."""
+    async def until(self, done: object, *, within_s: float = 60.0) -> None:
+        """Wait, in the loop's time, until `done()` is true. Threads that its clock does not know of
+        have a little of everybody's time, too.
+        """
         assert callable(done)
         deadline_s = asyncio.get_running_loop().time() + within_s
         while not done():
             assert asyncio.get_running_loop().time() < deadline_s, "it never came true"
             await asyncio.sleep(0.1)
+            time.sleep(0.001)
 
 
 def _runs(container: FakeContainer) -> bool:

@@ -4,9 +4,10 @@ The newest rotated file stays as it is, older ones are compressed, and those bey
 number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
 log; when that fails, or the agent exits first, the log gets its name back.
 
-A flood passes the maximum by little: sizes are looked at every second, and again while a log
-floods; of a file that became much too large only the end is kept. What was set aside within the
-configured interval is not compressed: a flood must not cost the agent's processor time.
+A flood passes the maximum by little: when a disk's use has changed within a second, sizes are
+looked at before the configured interval has passed, and again while a log floods; of a file that
+became much too large only the end is kept. What was set aside within the interval is not
+compressed: a flood must not cost the agent's processor time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -42,7 +43,8 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_GLANCE_S = 1.0
+_CHANGED_BYTES = 4 << 20  # of a disk's use, up or down: what is removed hides what is written
 _FLOOD_S = 0.2  # between the looks of one step
 _FLOOD_LOOKS = 4
 _STAMP = "%Y%m%d-%H%M%S.%f"
@@ -70,18 +72,37 @@ class LogRotation:
         bounds: LogBounds = LogBounds(),
         *,
         messages: TerminationMessages | None = None,
+        places: Sequence[str] = (),
         now: Now = clock.utc_now,
     ) -> None:
-        """`messages` are cut with each look."""
+        """`messages` are cut with each look; `places` lie on the disks that containers fill."""
         self._runtime = runtime
         self._messages = messages
+        self._places = places
+        self._used_bytes: list[int] = []  # of the places' disks after the last look
+        self._looked_s = float("-inf")
         self._registry = registry
         self._bounds = bounds
         self._now = now
         self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
-        await Periodic("pods.logs", self.step, interval_s=_LOOK_S).run()
+        interval_s = min(self._bounds.interval_s, _GLANCE_S)
+        await Periodic("pods.logs", self.glance, interval_s=interval_s).run()
+
+    async def glance(self) -> None:
+        """A step if one is due, or if a disk's use has changed much: to look at all sizes every
+        second would cost a quarter of an idle agent.
+        """
+        now_s = asyncio.get_running_loop().time()
+        used = await asyncio.to_thread(_used_bytes, self._places)
+        changed = len(used) != len(self._used_bytes) or any(
+            abs(new - old) > _CHANGED_BYTES for new, old in zip(used, self._used_bytes, strict=True)
+        )
+        if changed or now_s - self._looked_s >= self._bounds.interval_s:
+            self._looked_s = now_s
+            await self.step()
+            self._used_bytes = await asyncio.to_thread(_used_bytes, self._places)
 
     async def step(self) -> None:
         """Cut messages, rotate logs that are too large, and again while they flood.
@@ -131,6 +152,15 @@ class LogRotation:
             await asyncio.to_thread(_restore, path, rotated)
             raise
         await asyncio.to_thread(_tidy, path, self._bounds, f"{name}.{settled}")
+
+
+def _used_bytes(places: Iterable[str]) -> list[int]:
+    used = []
+    for place in places:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(place)
+            used.append((disk.f_blocks - disk.f_bfree) * disk.f_frsize)
+    return used
 
 
 def _size(path: str) -> int:

@@ -9,6 +9,7 @@ import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -248,19 +249,51 @@ async def test_what_a_flood_set_aside_is_not_compressed_before_the_interval(tmp_
     assert [name.endswith(".gz") for name in names] == [False, True, False, False]
 
 
-@pytest.mark.looptime
-async def test_sizes_are_looked_at_every_second_whatever_the_interval(tmp_path: Path) -> None:
-    rotated, loop = Rotated(tmp_path, interval_s=3600), asyncio.get_running_loop()
-    rotated.runtime.fail("reopen_log", "busy", times=1)
-    first = rotated.runtime.hold("reopen_log")
-    rotated.log.write_text("a" * 101)
-    running = loops.spawn(rotated.rotation.run(), name="rotation")
-    await first.reached.wait()
-    begun_s, again = loop.time(), rotated.runtime.hold("reopen_log")
-    first.release()
-    await again.reached.wait()
-    assert loop.time() - begun_s <= 1.5
-    await loops.cancel(running)
+def a_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of it are used."""
+    used, disk = [100 << 20], os.statvfs(path)
+
+    def statvfs(_path: str) -> object:
+        free = disk.f_blocks - used[0] // disk.f_frsize
+        return SimpleNamespace(f_blocks=disk.f_blocks, f_bfree=free, f_frsize=disk.f_frsize)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    return used
+
+
+@pytest.mark.parametrize("change", [5 << 20, -5 << 20])
+async def test_a_disk_whose_use_changes_is_looked_at_before_the_interval_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: int
+) -> None:
+    """Less, too: what somebody removes may hide what a log takes."""
+    rotated, used = Rotated(tmp_path), a_disk(tmp_path, monkeypatch)
+    bounds = LogBounds(max_bytes=100, interval_s=3600)
+    rotation = LogRotation(rotated.runtime, rotated.registry, bounds, places=[str(tmp_path)])
+    await rotation.glance()  # the first
+    rotated.log.write_text("x" * 101)
+    await rotation.glance()
+    assert not rotated.runtime.called("reopen_log")
+    used[0] += change
+    await rotation.glance()
+    assert rotated.runtime.called("reopen_log") == ["app0"]
+
+
+async def test_what_a_look_removes_hides_nothing_that_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotated, used = Rotated(tmp_path), a_disk(tmp_path, monkeypatch)
+
+    async def reopen(_container_id: str) -> None:
+        used[0] -= 12 << 20
+
+    monkeypatch.setattr(rotated.runtime, "reopen_log", reopen)
+    bounds = LogBounds(max_bytes=100, interval_s=3600)
+    rotation = LogRotation(rotated.runtime, rotated.registry, bounds, places=[str(tmp_path)])
+    for _ in range(3):
+        used[0] += 15 << 20
+        rotated.log.write_text("x" * 101)
+        await rotation.glance()
+        assert not rotated.log.exists(), "it was set aside"
 
 
 async def test_messages_are_cut_with_each_look(tmp_path: Path) -> None:
