@@ -14,7 +14,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,8 @@ MALLORY = "mallory"  # no rights at all
 TENANT = "tenant"  # `edit` in the namespace `tenant`, and nowhere else
 NEIGHBOUR = "neighbour"  # likewise in `neighbour`: the witness' user
 OPERATOR = "operator"  # the administrator, with a token
+
+PROGRAM = ("-m", "orch.server.main")  # anew: its memory and its time are measured
 
 _GROUPS = {OPERATOR: "system:masters"}
 _START_S = 120.0  # longer than the witness waits for an answer
@@ -200,7 +202,9 @@ def head(user: str, method: str, path: str, length: int, *more: str) -> bytes:
 
 
 @contextmanager
-def attacked(directory: Path, *flags: str, users: tuple[str, ...] = ()) -> Iterator[Attacked]:
+def attacked(
+    directory: Path, *flags: str, users: tuple[str, ...] = (), program: Sequence[str] = PROGRAM
+) -> Iterator[Attacked]:
     """A server with `users` beside the named ones."""
     tokens = directory / "tokens.csv"
     known = (MALLORY, TENANT, NEIGHBOUR, OPERATOR, *users)
@@ -208,7 +212,6 @@ def attacked(directory: Path, *flags: str, users: tuple[str, ...] = ()) -> Itera
         "".join(f'{token(user)},{user},{user},"{_GROUPS.get(user, "")}"\n' for user in known)
     )
     tokens.chmod(0o600)
-    program = ("-m", "orch.server.main")  # anew: its memory and its time are measured
     flags = (f"--token-auth-file={tokens}", *flags)
     with apiserver.running(directory, *flags, program=program) as server:
         node = server.authority.issue(Subject("node", f"system:node:{NODE}", ("system:nodes",)))
