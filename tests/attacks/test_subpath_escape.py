@@ -36,7 +36,7 @@ from tests.fakes.realpods import Agent, manifest
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
-    pytest.mark.seconds(40),
+    pytest.mark.seconds(15),
 ]
 
 DIRECT = 990
@@ -239,6 +239,7 @@ def looks(agent: Agent) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.may_block
+@pytest.mark.alone  # it swaps as fast as it can
 async def test_no_container_escapes_while_its_neighbour_swaps(
     tmp_path: Path, host: Path, python: dict[str, str], real_runtime: RealRuntime
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,9 @@ def cgroup_of(container_id: str, controller: str) -> Path:
     roots = [CGROUP / controller, CGROUP]
     for root in roots:
         if root.is_dir():
-            found = [p for p in root.rglob(container_id) if p.is_dir()]
-            if found:
-                return found[0]
+            for parent, names, _ in os.walk(root):  # others may go meanwhile
+                if container_id in names:
+                    return Path(parent, container_id)
     raise AssertionError(f"no cgroup of {container_id} under {roots}")
 
 
