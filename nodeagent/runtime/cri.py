@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import logging
 import math
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 from nodeagent.runtime import cri_pb2 as pb
@@ -152,12 +152,11 @@ class CriRuntime:
     async def create_container(
         self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
     ) -> str:
-        making = self._create_container(sandbox_id, spec, sandbox)
-        return await loops.finish(making, name="runtime CreateContainer")
+        make = functools.partial(cri_requests.creation, sandbox_id, spec, sandbox)
+        return await loops.finish(self._create_container(make), name="runtime CreateContainer")
 
-    async def _create_container(self, *wanted: Any) -> str:
+    async def _create_container(self, make: Callable[[], Any]) -> str:
         with _writing("CreateContainer"):
-            make = functools.partial(cri_requests.creation, *wanted)
             request = await run_in_thread(make, name="request for a container")
         return str((await self._call("CreateContainer", request, self._timeout_s)).container_id)
 

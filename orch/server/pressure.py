@@ -70,10 +70,10 @@ class MemoryPressure:
             self._relieve()
         if self.state > before:
             critical = self.state is Pressure.CRITICAL
-            refused = "all requests but deletions" if critical else "writes, watches and logs"
+            refused = "everything but deletions" if critical else "writes, watches and logs"
             self._log.failed(
-                "memory is short: %d of %d MiB (--memory-limit, else the unit's MemoryMax=) are in "
-                "use; tenants' requests get 429 until it suffices: %s",
+                "memory is short: %d of %d MiB are in use (the limit is --memory-limit, else the "
+                "unit's MemoryMax=); until it suffices again tenants get 429 for %s",
                 self.used_bytes // _MIB, self.limit_bytes // _MIB, refused, cause=self.state,
             )  # fmt: skip
         elif before and not self.state:

@@ -110,6 +110,7 @@ def test_lists_of_many_small_objects_keep_nobody_waiting(target: Attacked, query
     asked = head(TENANT, "GET", f"{SMALL}?{query}", 0)
     with target.witnessed() as seen, flooding(target, [asked], 200, FLOOD_S) as answers:
         time.sleep(FLOOD_S)
+    print(seen)
     assert answers[200] > 0
     harness.no_long_stall(seen)
     harness.others_undisturbed(seen, limit_ms=LATE_MS)

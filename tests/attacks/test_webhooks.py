@@ -221,6 +221,7 @@ def test_two_hundred_writes_that_a_hanging_webhook_holds_take_nothing_from_other
                 connection.sendall(creation(number, policy))
             codes = [(policy, code_of(connection)) for policy, connection in opened]
             took_s = time.monotonic() - began_s
+    print(seen)
     assert Counter(codes) == {("Fail", 500): HELD, ("Ignore", 201): HELD}
     assert LATE_S <= took_s < 4 * LATE_S, "each waits for its own time only"
     assert served.most_at_once >= AT_ONCE > SEATS

@@ -42,7 +42,7 @@ class Page:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes until it is sent, beside the objects."""
+        """What it takes at most until it is sent, beside the objects."""
         return _REFERENCE_BYTES * len(self.items)
 
 
@@ -126,7 +126,7 @@ class Opened:
 
     @property
     def held_bytes(self) -> int:
-        """What `initial` takes beside the objects."""
+        """What `initial` takes at most, beside the objects."""
         return _REFERENCE_BYTES * len(self.initial)
 
 

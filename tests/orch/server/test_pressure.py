@@ -89,8 +89,8 @@ async def test_a_state_ends_only_well_below_where_it_began(caplog) -> None:
         "memory is short", "memory is short", "memory suffices again",
     ]  # fmt: skip
     assert "--memory-limit" in caplog.messages[0]
-    assert caplog.messages[0].endswith("until it suffices: writes, watches and logs")
-    assert caplog.messages[1].endswith("until it suffices: all requests but deletions")
+    assert caplog.messages[0].endswith("tenants get 429 for writes, watches and logs")
+    assert caplog.messages[1].endswith("tenants get 429 for everything but deletions")
 
 
 async def test_a_given_limit_replaces_that_of_the_process() -> None:

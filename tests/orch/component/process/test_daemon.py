@@ -226,7 +226,7 @@ def test_freezing_empties_the_collected_generations() -> None:
     try:
         daemon.freeze_gc()
         assert gc.get_freeze_count() > 0
-        assert gc.get_threshold() == (5_000, 20, 500)
+        assert gc.get_threshold() == (5_000, 4, 2_500)
     finally:
         gc.unfreeze()
         gc.set_threshold(*threshold)
