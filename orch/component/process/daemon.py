@@ -221,8 +221,8 @@ def exit_now(text: str) -> None:
 def freeze_gc() -> None:
     """After start-up: exclude what is loaded from garbage collection, and collect all rarely.
 
-    Removes pauses of 70-90 ms from serving. The young are few, as their collections are pauses, too:
-    of 50,000 objects one of 32-69 ms, of 100,000 that had survived one 37-46.
+    Removes pauses of 70-90 ms from serving. The young are few, as their collections are pauses,
+    too: of 50,000 objects one of 32-69 ms, of 100,000 that had survived one 37-46.
     """
     gc.collect()
     gc.freeze()
