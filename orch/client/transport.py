@@ -14,7 +14,15 @@ import ipaddress
 import math
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -121,13 +129,11 @@ class Transport:
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         call = _Call(method, path, params, accept, body, content_type)
-        try:
+        with self._explaining(limit_s):
             async with asyncio.timeout(limit_s or None):
                 async with await self._send(await self._open(), call) as response:
                     body = await answers.whole(response, self.config.server, most_bytes)
             answer = Response(response.status, body, response.headers)
-        except answers.failures() as error:
-            raise self._explained(error, limit_s) from error
         if answer.status == HTTPStatus.UNAUTHORIZED:
             await self.reset()
         return answer
@@ -148,12 +154,10 @@ class Transport:
         call = _Call("GET", path, params, accept)
         resets = self._resets
         async with contextlib.AsyncExitStack() as ends:
-            try:
+            with self._explaining(self.timeout_s):
                 async with asyncio.timeout(self.timeout_s or None):
                     session = await ends.enter_async_context(await self._dial())
                     response = await self._send(session, call)
-            except answers.failures() as error:
-                raise self._explained(error, self.timeout_s) from error
             ends.callback(_cut, response)
             stream = Stream(response, self.config.server, silence_s)
             if self._resets != resets:  # meanwhile: it may show certificates of before
@@ -183,19 +187,20 @@ class Transport:
         async with contextlib.AsyncExitStack() as ends:
             opened: aiohttp.ClientWebSocketResponse | Response
             try:
-                async with asyncio.timeout(self.timeout_s or None):
-                    session = await ends.enter_async_context(await self._dial(judge))
-                    url, credentials = await self._address(target)
-                    opened = await session.ws_connect(
-                        url,
-                        protocols=protocols,
-                        headers=credentials,
-                        server_hostname=self.config.tls_server_name or None,
-                    )
-                    ends.push_async_callback(opened.close)
-            except answers.failures() as error:
+                with self._explaining(self.timeout_s):
+                    async with asyncio.timeout(self.timeout_s or None):
+                        session = await ends.enter_async_context(await self._dial(judge))
+                        url, credentials = await self._address(target)
+                        opened = await session.ws_connect(
+                            url,
+                            protocols=protocols,
+                            headers=credentials,
+                            server_hostname=self.config.tls_server_name or None,
+                        )
+                        ends.push_async_callback(opened.close)
+            except TransportError:
                 if not refused:
-                    raise self._explained(error, self.timeout_s) from error
+                    raise
                 opened = refused[0]
             yield opened
 
@@ -250,6 +255,23 @@ class Transport:
         bucket = next((bound for bound in BUCKETS_S if seconds <= bound), math.inf)
         self.durations[method, bucket] += 1
         self.seconds[method] = self.seconds.get(method, 0.0) + seconds
+
+    @contextlib.contextmanager
+    def _explaining(self, limit_s: float) -> Iterator[None]:
+        """TransportError for a call without a usable answer.
+
+        Also for one that `reset` ended: aiohttp cancels who waits for the look-up of a name then,
+        and a loop cancelled by nobody would end without a word.
+        """
+        try:
+            yield
+        except answers.failures() as error:
+            raise self._explained(error, limit_s) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise TransportError(f"cannot reach {self.config.server}: {_ANEW}") from error
 
     def _explained(self, error: Exception, limit_s: float) -> TransportError:
         if isinstance(error, TimeoutError) and (

@@ -72,7 +72,14 @@ async def supervise(stop: Stop, loops: Mapping[str, Coroutine[Any, Any, None]]) 
 
 
 async def _endless(name: str, loop: Coroutine[Any, Any, None]) -> None:
-    await loop
+    try:
+        await loop
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # A group takes no notice of it: what the loop waited for was cancelled, but nobody asked.
+        raise LoopEnded(f"the loop {name} was cancelled by what it waited for") from error
     raise LoopEnded(f"the loop {name} ended, which it never should")
 
 

@@ -330,6 +330,27 @@ async def test_a_reset_ends_what_hangs(make: MakeTransport) -> None:
         await hanging
 
 
+async def test_a_reset_ends_what_waits_for_the_look_up_of_the_name(
+    make: MakeTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error: were the caller cancelled, a loop that asks would end without a word."""
+    begun, released = threading.Event(), threading.Event()
+
+    def hang(*_name: object, **_options: int) -> list[object]:
+        begun.set()
+        assert released.wait(30)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    transport = make(server="https://slow.example")
+    asking = asyncio.ensure_future(transport.request("GET", "/"))
+    await asyncio.to_thread(begun.wait, 30)
+    await transport.reset()
+    with pytest.raises(TransportError, match="its connections are dialled anew"):
+        await asking
+    released.set()
+
+
 async def test_tokens_and_passwords_are_sent(make: MakeTransport, tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("from-file\n")

@@ -146,6 +146,19 @@ async def test_supervise_names_the_loop_that_ended_and_cancels_the_others() -> N
     assert "short" in str(error)
 
 
+async def test_supervise_names_a_loop_that_was_cancelled_by_what_it_waited_for() -> None:
+    async def loop() -> None:
+        answer = asyncio.get_running_loop().create_future()
+        answer.cancel()
+        await answer
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await daemon.supervise(Stop(), {"endless": forever(), "asking": loop()})
+    (error,) = caught.value.exceptions
+    assert isinstance(error, LoopEnded)
+    assert "asking" in str(error)
+
+
 STUCK = """
 import asyncio, sys, threading
 from orch.component.process import daemon
