@@ -62,7 +62,7 @@ LONGEST_S = 2**31 - 1  # that is passed on: longer deadlines are over at once, h
 _CHANNEL_OPTIONS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 10_000),  # what a busy runtime may take to greet
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.max_receive_message_length", 80 * 1024 * 1024),  # CRI-O's bound; containerd's is 16 MiB
     ("grpc.service_config", cri_responses.BOUNDS),

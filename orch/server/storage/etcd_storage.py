@@ -77,6 +77,7 @@ class Newest:
     async def revision(self) -> int:
         if self._next is None:
             self._next = loops.spawn(self._ask(self._asking), name="newest-revision")
+            self._next.add_done_callback(loops.retrieve_error)  # who asked may have left
         return await asyncio.shield(self._next)
 
     async def _ask(self, before: asyncio.Task[int] | None) -> int:

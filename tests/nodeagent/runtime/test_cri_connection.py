@@ -122,6 +122,32 @@ async def test_the_runtime_is_reached_again_within_a_second_of_its_return(
     raise AssertionError(took_s)
 
 
+async def test_a_runtime_that_is_slow_to_greet_is_waited_for(
+    server: CriServer, tmp_path: Path
+) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1.5)
+        answers, questions = await asyncio.open_unix_connection(tmp_path / "cri.sock")
+        await asyncio.gather(pass_on(reader, questions), pass_on(answers, writer))
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+        await writer.wait_closed()
+        ended.release()
+
+    ended = asyncio.Semaphore(0)
+    slow = await asyncio.start_unix_server(relay, tmp_path / "slow.sock")
+    runtime = CriRuntime(f"unix://{tmp_path}/slow.sock")
+    assert (await runtime.version()).api_version == "v1"
+    await runtime.close()
+    for _ in range(2):
+        await ended.acquire()
+    slow.close()
+    await slow.wait_closed()
+
+
 async def test_closing_ends_calls_in_flight_as_unavailable_and_refuses_new_ones(
     server: CriServer, runtime: CriRuntime
 ) -> None:
