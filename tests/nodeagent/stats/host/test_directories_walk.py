@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.host.directories import MAX_DEPTH, BudgetSpent, WalkBudget, measure_directory
+from nodeagent.stats.host.directories import (
+    MAX_DEPTH,
+    BudgetSpent,
+    DirectoryUsage,
+    WalkBudget,
+    measure_directory,
+)
 
 PLENTY = WalkBudget()
 
@@ -106,6 +112,22 @@ def test_too_many_inodes_spend_the_budget(tmp_path: Path) -> None:
         (tmp_path / str(index)).touch()
     with pytest.raises(BudgetSpent, match="more than 10 inodes"):
         measure_directory(str(tmp_path), WalkBudget(inodes=10))
+
+
+@pytest.mark.slow
+def test_half_a_million_inodes_exceed_what_the_agent_measures() -> None:
+    """In memory, where it takes seconds to make them."""
+    if not Path("/dev/shm").is_dir():
+        pytest.skip("there is no /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        for number in range(510):
+            directory = Path(name) / str(number)
+            directory.mkdir()
+            for file in range(1000):
+                os.mknod(directory / str(file))
+        usage = DirectoryUsage(budget=WalkBudget(time_s=60))
+        usage.refresh({name: True})
+        assert usage.excessive == {name: "it has more than 500000 inodes"}
 
 
 def test_too_much_time_spends_the_budget(tmp_path: Path) -> None:
