@@ -88,7 +88,8 @@ def refusals(pod: Pod, wanted: Demand, choice: NodeChoice, room: Room) -> Sequen
         return ("node(s) didn't match Pod's node affinity/selector",)
     if (ports := _ports(wanted)) and fit.used_port(ports, _ports(room.in_use)):
         return ("node(s) didn't have free ports for the requested pod ports",)
-    if (node.metadata.name, namespace) in room.closed and not podspec.is_critical(pod):
+    is_critical = (pod.spec.priority or 0) >= names.CRITICAL_PRIORITY  # as the API server judges
+    if (node.metadata.name, namespace) in room.closed and not is_critical:
         return ("node(s) had no memory for more pods of the namespace (--max-node-mib)",)
     asked = ((name, amount) for name, amount in wanted.items() if isinstance(name, str))
     lacking = [name for name, amount in asked if room.in_use[name] + amount > room.size(name)]

@@ -10,6 +10,7 @@ import pytest
 
 from orch.lifecycle.binding import placement
 from orch.lifecycle.binding.placement import Room
+from orch.wire import names
 from orch.wire.podrules import fit
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
@@ -73,6 +74,22 @@ PORT = {"c": {"ports": [{"containerPort": 80, "hostPort": 80}]}}
 )  # fmt: skip
 def test_a_pod_fits_or_is_told_why_not(one: Pod, room: Room, why: list[str]) -> None:
     assert sorted(refusals(one, room)) == sorted(why)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "priority", "is_refused"),
+    [({}, None, True), ({names.ANNOTATION_CONFIG_SOURCE: "file"}, 0, True),
+     ({}, names.CRITICAL_PRIORITY, False)],
+)  # fmt: skip
+def test_only_its_priority_takes_a_pod_to_a_node_that_is_closed_to_its_namespace(
+    annotations: dict[str, str], priority: int | None, is_refused: bool
+) -> None:
+    """Anybody may annotate a pod as one of a file, and would be refused again without a pause."""
+    one = pod(priority=priority)
+    one.metadata.annotations = annotations
+    closed = Room(node(), Counter[str | fit.HostPort](), {("n1", "default")})
+    why = ["node(s) had no memory for more pods of the namespace (--max-node-mib)"]
+    assert refusals(one, closed) == (why if is_refused else [])
 
 
 def test_the_emptiest_node_is_used_least_and_names_decide_between_equal_ones() -> None:
