@@ -264,7 +264,7 @@ def _looks_like_a_value(dumper: Any, text: str) -> bool:
 _Dumper.add_representer(str, _represent)
 
 
-def dump(value: Any) -> str:
+def dump(value: Any, *, only_ascii: bool = False) -> str:
     """The YAML text, without the final line break; ambiguous text is quoted."""
-    text = str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=2**31 - 1))
+    text = str(yaml.dump(value, Dumper=_Dumper, allow_unicode=not only_ascii, width=2**31 - 1))
     return text.removesuffix("\n")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orch.client.json_api import JSON
+from orch.component.terminal import visible
 from orch.ctl import api, failures, manifests, selection
 from orch.ctl.api import TABLE, Api
 from orch.ctl.discovery import Discovery, Resource
@@ -159,7 +160,7 @@ def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
         named = printing.sort_by_path(named, args.sort_by, record_of=lambda pair: pair[1])
     if args.output.name == "name":
         for target, item in named:
-            print(target.resource.label(raw.text(item, "metadata", "name")))
+            print(visible(target.resource.label(raw.text(item, "metadata", "name"))))
         return
     records = [item for _, item in named]
     if args.output.name == "custom-columns":

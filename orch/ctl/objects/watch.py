@@ -15,6 +15,7 @@ from typing import Any
 from orch.client.json_api import JSON, PAGE
 from orch.client.transport import given
 from orch.component.process.clock import utc_now
+from orch.component.terminal import visible
 from orch.ctl.api import TABLE, Api
 from orch.ctl.output import formats, printing
 from orch.ctl.selection import Selected
@@ -130,7 +131,8 @@ class _Printer:
             made = record if is_table else table_of(self._resource.kind, [record], utc_now())
             self._print_rows(event, made)
         elif self._format.name == "name":
-            print(self._resource.label(raw.text(record, "metadata", "name")), flush=True)
+            label = self._resource.label(raw.text(record, "metadata", "name"))
+            print(visible(label), flush=True)
         elif self._format.name == "custom-columns":
             rows = formats.column_rows(self._format, [record], headers=self._headers)
             self._print_aligned(rows)

@@ -156,7 +156,7 @@ def _sort_key(nodes: tuple[jsonpath.Node, ...], record: Any) -> tuple[int, float
         return (2, 0.0, value)
 
 
-# What JSON leaves as it is, and terminals obey: C1 controls, and those that turn text round.
+# What JSON or YAML leaves as it is, and terminals obey: C1 controls, and what turns text round.
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -168,7 +168,8 @@ def as_json(value: Any) -> str:
 def as_yaml(value: Any) -> str:
     from orch.component import yaml_file  # slow to import, and only needed when asked for
 
-    return yaml_file.dump(value)
+    text = yaml_file.dump(value)
+    return yaml_file.dump(value, only_ascii=True) if _OBEYED.search(text) else text
 
 
 def shown(record: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:

@@ -95,6 +95,13 @@ async def test_a_first_page_without_items_is_followed(orchctl: Orchctl, api: Htt
     assert result.lines == ["pod/b"]
 
 
+async def test_a_name_that_a_terminal_would_obey_is_escaped(orchctl: Orchctl, api: HttpApi) -> None:
+    """Whoever may write roles may name one so."""
+    items = [{"metadata": {"name": "a\x1b]0;b\x07"}}]
+    api.answers["GET", PODS] = Answer({"kind": "PodList", "metadata": {}, "items": items})
+    assert (await orchctl("get", "pods", "-o", "name")).lines == ["pod/a\\x1b]0;b\\x07"]
+
+
 async def test_a_page_that_leads_to_itself_is_an_error(orchctl: Orchctl, api: HttpApi) -> None:
     endless = {"kind": "PodList", "metadata": {"continue": "same"}, "items": []}
     api.answers["GET", PODS] = Answer(endless)

@@ -95,6 +95,12 @@ async def test_changes_are_shown_in_every_form(
     assert (await _watch(orchctl, api, answers, *words)).lines == lines
 
 
+async def test_a_name_that_a_terminal_would_obey_is_escaped(orchctl: Orchctl, api: HttpApi) -> None:
+    answers = [_list(), _events(("ADDED", _pod("a\x1b]0;b\x07", 8)))]
+    result = await _watch(orchctl, api, answers, "-o", "name")
+    assert result.lines == ["pod/a\\x1b]0;b\\x07"]
+
+
 async def test_json_may_tell_what_happened(orchctl: Orchctl, api: HttpApi) -> None:
     answers = [_list(), _events(("DELETED", _pod("old", 8)))]
     result = await _watch(orchctl, api, answers, "-o", "json", "--output-watch-events")

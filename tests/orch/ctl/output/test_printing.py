@@ -82,15 +82,18 @@ def test_yaml_and_json_read_back() -> None:
     assert printing.as_json(value).startswith('{\n    "a": {\n        "on": "yes"')
 
 
-def test_json_holds_nothing_that_a_terminal_obeys() -> None:
+def test_json_and_yaml_hold_nothing_that_a_terminal_obeys() -> None:
     value = {
         "\x9b2J": "\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u200f\u061c",
+        "lines": "one\n\u202etwo\n",
         "plain": "é\\u009b\U0001f600",
     }
-    text = printing.as_json(value)
-    assert all(line.isprintable() for line in text.split("\n"))
-    assert json.loads(text) == value
-    assert "é" in text
+    for write, read in ((printing.as_json, json.loads), (printing.as_yaml, yaml.safe_load)):
+        text = write(value)
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert read(text) == value
+    assert "é" in printing.as_json(value)
+    assert printing.as_yaml({"plain": "é"}) == "plain: é"
 
 
 def test_the_bookkeeping_of_writers_is_left_out() -> None:
