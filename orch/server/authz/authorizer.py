@@ -222,9 +222,7 @@ class NodeAuthorizer:
         match info.subresource, info.verb:
             case "", "create":
                 return ""  # only mirror pods of itself: admission sees the body
-            case "", "list" | "watch":
-                if info.name and self._node_of_pod(info.namespace, info.name) == node:
-                    return ""
+            case "", "list" | "watch":  # by name alone: others' pods that had it, or will have it
                 return _selects_own_pods(node, info)
             case ("", "get" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
                 # The handler answers 404 for a missing pod, which its node needs to know.
