@@ -7,10 +7,11 @@ on the event loop's thread alone and knows nothing of the medium.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import overload
+from weakref import WeakSet
 
 from orch.server.storage import watches
 from orch.server.storage.base import Change, Concern, Past, Snapshot, Stored, Watch
@@ -19,6 +20,7 @@ from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, 
 
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of all kinds together
 MAX_BEHIND_BYTES = 128 * 1024 * 1024  # replaced since readers took hold of a state, in all
+_NAMESPACES = "/namespaces/"  # begins the keys of namespaces
 
 _PART = 512  # objects; of twice as many two are made
 _KEY: Callable[[Stored], str] = attrgetter("key")
@@ -175,6 +177,7 @@ class MirroredStorage:
         self._tables: dict[str, _KindTable] = {}
         self.tally = Tally()
         self._ended = False
+        self._watches = WeakSet[CursorWatch]()
         self._holds: dict[str, _Holds] = {}  # by the prefix that is read
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
@@ -227,6 +230,14 @@ class MirroredStorage:
         self.shrink_history(MAX_HISTORY_BYTES)
         if self._holds:
             self._end_holds(changes)
+        if gone := {change.key for change in changes if change.current is None}:
+            self._end_within(gone)
+
+    def _end_within(self, gone: Collection[str]) -> None:
+        """A watch ends with its namespace: the next one of that name may be somebody else's."""
+        if any(key.startswith(_NAMESPACES) for key in gone):
+            for watch in [one for one in self._watches if _NAMESPACES + one.namespace in gone]:
+                watch.close()
 
     def shrink_history(self, max_bytes: int) -> None:
         """Bound what history holds; the kind with the most forgets, an eighth more than it must."""
@@ -274,13 +285,15 @@ class MirroredStorage:
             outdated()
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        table = self._table(prefix)
+        table, newest = self._table(prefix), self._current_revision
         if concern is None or table.history.ended:
-            return CursorWatch(table.history, prefix, from_revision, self._current_revision)
-        newest = self._current_revision
-        return ConcernedWatch(
-            table.concerned, concern, table.history, prefix, from_revision, newest
-        )
+            made = CursorWatch(table.history, prefix, from_revision, newest)
+        else:
+            made = ConcernedWatch(
+                table.concerned, concern, table.history, prefix, from_revision, newest
+            )
+        self._watches.add(made)
+        return made
 
     def _current_revision(self) -> int:
         return self.revision

@@ -153,6 +153,7 @@ class CursorWatch:
         self._callback: Callable[[], None] | None = None
         self._history = history
         self._prefix = prefix
+        self.namespace = prefix.split("/")[2]  # "" for all, or of a kind that is in none
         self._position = history.position_after(from_revision)
         self._revision = from_revision
         self._newest = newest

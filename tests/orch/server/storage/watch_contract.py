@@ -72,6 +72,23 @@ class WatchContract:
         assert told == [1]
         assert watch.take() is None
 
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_a_watch_ends_with_its_namespace(self, storage, concern) -> None:
+        """Its reader may have no rights in the next namespace of the name."""
+        await storage.create("/namespaces/a", b"{}")
+        everywhere, here, elsewhere = (
+            storage.watch(prefix, storage.revision, concern)
+            for prefix in ("/pods/", "/pods/a/", "/pods/ab/")
+        )
+        await storage.delete("/namespaces/a")
+        async with asyncio.timeout(10):
+            assert await here.changes() is None
+        await storage.create("/namespaces/a", b"{}")
+        await storage.create("/pods/a/x", b"mine")
+        assert [change.key for change in await everywhere.changes()] == ["/pods/a/x"]
+        assert here.take() is None
+        assert elsewhere.take() == []
+
     async def test_a_closed_watch_ends(self, storage) -> None:
         watch = storage.watch("/pods/", storage.revision)
         waiting = asyncio.ensure_future(watch.changes())
