@@ -4,8 +4,9 @@ In one turn the loop reads all sockets that are ready, so without a bound a turn
 as the bytes of all of an attacker's connections. Of each 10 ms an owner gets 2, with what it left
 of the 10 before, and all together 4, but whoever sends little need not wait for who sends much.
 What is more waits, unparsed: owners come in rotation, with a slice of one of their connections in a
-turn of the loop. Decrypting is charged as well. An intake that fills pauses goes beyond that while
-the loop has nothing else to do. Knows neither HTTP nor requests.
+turn of the loop. Decrypting is charged as well. A slice may take longer than all that, as some
+handshakes do: it is paid in the windows after it. An intake that fills pauses goes beyond that
+while the loop has nothing else to do. Knows neither HTTP nor requests.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ WINDOW_S = 0.010
 OWN_S = 0.002  # of a window, for one owner: twice that is a handshake and the request after it
 ALL_S = 0.004
 LITTLE_S = 0.0003  # of one owner: a few requests
+_OWED_S = 2 * OWN_S  # at which an owner waits: with what it left of the window before
 LOOK_S = 0.001  # until the next look whether the loop has a pause
 
 
@@ -45,9 +47,8 @@ class Intake:
         self._loop: Any = loop
         self._fills_pauses = fills_pauses
         self._end_s = 0.0  # of the window
-        self._used_s: dict[object, float] = {}  # in the window, by owner
-        self._before_s: dict[object, float] = {}  # the same of the window before
-        self._all_s = 0.0
+        self._owed_s: dict[object, float] = {}  # by owner: used, less its part of each window
+        self._all_s = 0.0  # used in the window
         self._ever_s = 0.0
         self._waiting: dict[object, deque[Receiver]] = {}  # by owner; the next one first
         self._going_on: asyncio.Handle | None = None
@@ -66,8 +67,8 @@ class Intake:
         self._wait(owner, receiver)
 
     def _begin(self, now_s: float) -> None:
-        self._before_s = self._used_s if now_s < self._end_s + WINDOW_S else {}
-        self._used_s = {}
+        paid_s = OWN_S * (1 + (now_s - self._end_s) // WINDOW_S)
+        self._owed_s = {who: owed - paid_s for who, owed in self._owed_s.items() if owed > paid_s}
         self._end_s = now_s + WINDOW_S
         self._all_s = 0.0
 
@@ -76,8 +77,7 @@ class Intake:
         return self._fills_pauses and not self._loop._ready
 
     def _has_time(self, owner: object) -> bool:
-        own_s = OWN_S + max(OWN_S - self._before_s.get(owner, 0.0), 0.0)
-        return self._used_s.get(owner, 0.0) < (own_s if self._all_s < ALL_S else LITTLE_S)
+        return self._owed_s.get(owner, 0.0) < (_OWED_S if self._all_s < ALL_S else LITTLE_S)
 
     def _parse(self, owner: object, receiver: Receiver, *, is_pause: bool) -> bool:
         """What another receiver takes for what comes out of a slice is charged there; a pause is
@@ -86,8 +86,12 @@ class Intake:
         began_s, before_s = self._loop.time(), self._ever_s
         more = receiver.parse_slice()
         seconds = self._loop.time() - began_s - (self._ever_s - before_s)
-        self._used_s[owner] = self._used_s.get(owner, 0.0) + seconds
-        self._all_s += 0.0 if is_pause else seconds
+        owed_s = self._owed_s.get(owner, 0.0)
+        if is_pause:
+            self._owed_s[owner] = max(owed_s, min(owed_s + seconds, _OWED_S))
+        else:
+            self._owed_s[owner] = owed_s + seconds
+            self._all_s += seconds
         self._ever_s += seconds
         return more
 

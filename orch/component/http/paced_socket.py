@@ -8,6 +8,7 @@ neither HTTP nor what is encrypted.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ class PacedSocket(asyncio.BufferedProtocol):
 
     `payer` shares the time of one owner; `intake_for` is asked, with the number of bytes, whose
     time a connection takes: None for as much as it likes. So much of large records is decrypted in
-    one go as `large_bytes` says.
+    one go as `large_bytes` says. Until `open`, no more is read than `opening_bytes` and one buffer.
     """
 
     _start_tls_compatible = True
@@ -35,11 +36,13 @@ class PacedSocket(asyncio.BufferedProtocol):
         intake_for: Callable[[int], Intake | None],
         *,
         large_bytes: int = SLICE_BYTES,
+        opening_bytes: float = math.inf,
     ) -> None:
         self._transport = transport
         self._payer = payer
         self._intake_for = intake_for
         self._large_bytes = large_bytes
+        self._opening_bytes = opening_bytes
         self._tls: asyncio.BufferedProtocol  # the first thing that TLS sets
         self._fresh = 0  # bytes in the buffer of TLS
         self._waiting = b""  # for the intake
@@ -71,8 +74,16 @@ class PacedSocket(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_wanted = True
-        if not self._is_held:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if self._is_wanted and not self._is_held and self._opening_bytes > 0:
             self._transport.resume_reading()
+
+    def open(self) -> None:
+        """The handshake is over."""
+        self._opening_bytes = math.inf
+        self._read_on()
 
     # ---- what the socket has
 
@@ -80,6 +91,9 @@ class PacedSocket(asyncio.BufferedProtocol):
         return self._tls.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._opening_bytes -= nbytes
+        if self._opening_bytes <= 0:
+            self._transport.pause_reading()
         intake = None if self._is_taken else self._intake_for(nbytes)
         if intake is None and not self._is_taken:
             self._tls.buffer_updated(nbytes)
@@ -136,8 +150,7 @@ class PacedSocket(asyncio.BufferedProtocol):
         self._is_taken = False
         if self._is_held:
             self._is_held = False
-            if self._is_wanted:
-                self._transport.resume_reading()
+            self._read_on()
 
     def _keep_fresh(self) -> None:
         """The buffer is that of TLS, and may be another's by the time of the next slice."""

@@ -333,6 +333,7 @@ class AgentTls:
         # key usage, which is what `openssl req -x509` makes.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ecdh_curve(tls.GROUP)
         try:
             context.load_verify_locations(ca_file)
         except (OSError, ValueError) as error:

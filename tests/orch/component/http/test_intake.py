@@ -44,9 +44,10 @@ class Client:
         self._name = name
         self._slices = slices
         self.payer = payer
+        self.slice_s = SLICE_S
 
     def parse_slice(self) -> bool:
-        self._clients.now_s += SLICE_S
+        self._clients.now_s += self.slice_s
         self._clients.parsed.append(self._name)
         self._slices -= 1
         return self._slices > 0
@@ -85,7 +86,7 @@ async def test_what_exceeds_the_share_of_its_owner_waits_for_the_next_window(
 
 @pytest.mark.parametrize(
     ("before", "windows", "at_once"),
-    [(8, 1, 4), (4, 1, 4), (3, 1, 5), (1, 1, 7), (8, 2, 8)],
+    [(8, 1, 4), (6, 1, 6), (4, 1, 8), (1, 1, 8), (8, 2, 8)],
 )
 async def test_what_an_owner_left_of_the_window_before_it_has_in_this_one(
     clients: Clients, before: int, windows: int, at_once: int
@@ -94,6 +95,22 @@ async def test_what_an_owner_left_of_the_window_before_it_has_in_this_one(
     clients.now_s += windows * WINDOW_S
     clients.send("b", 20, payer="a")
     assert clients.parsed[before:] == ["b"] * at_once
+
+
+async def test_a_slice_that_takes_long_is_paid_in_the_windows_after_it(clients: Clients) -> None:
+    """As a handshake may: those of many connections were computed in one turn of the loop."""
+    for name in "abc":
+        clients.now_s += WINDOW_S
+        slow = Client(clients, name, 1, "network")
+        slow.slice_s = 5 * WINDOW_S
+        clients.intake.take(slow)
+    assert clients.parsed == ["a"]
+    windows = 0
+    while len(clients.parsed) < 2:
+        clients.now_s += WINDOW_S
+        await clients.turns(2)
+        windows += 1
+    assert windows >= 5 * WINDOW_S / OWN_S - 10
 
 
 async def test_all_connections_of_an_owner_share_its_time(clients: Clients) -> None:

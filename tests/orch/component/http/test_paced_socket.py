@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 
 import pytest
@@ -55,13 +56,18 @@ class World:
         *,
         is_free: bool = False,
         large_bytes: int = SLICE_BYTES,
+        opening_bytes: float = math.inf,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.tls, self.socket = Tls(), Socket()
         monkeypatch.setattr(loop, "time", lambda: self.tls.now_s)
         intake = None if is_free else Intake(loop)
         self.paced = PacedSocket(
-            self.socket, lambda: "owner", lambda _: intake, large_bytes=large_bytes
+            self.socket,
+            lambda: "owner",
+            lambda _: intake,
+            large_bytes=large_bytes,
+            opening_bytes=opening_bytes,
         )
         self.paced.set_protocol(self.tls)
 
@@ -144,3 +150,21 @@ async def test_what_is_written_to_a_lost_socket_is_not_logged(
     assert transport.is_closing()
     assert not caplog.records
     await asyncio.sleep(0)
+
+
+async def test_more_than_a_handshake_is_read_only_once_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, opening_bytes=10_000)
+    for _ in range(3):
+        assert world.socket.is_read
+        world.receive(b"x" * SLICE_BYTES)
+        await world.pass_windows(3)
+    world.paced.resume_reading()
+    assert not world.socket.is_read
+    assert sum(map(len, world.tls.slices)) == 3 * SLICE_BYTES
+    world.paced.open()
+    assert world.socket.is_read
+    world.receive(RECORDS[:16_384])
+    await world.pass_windows(10)
+    assert world.socket.is_read
