@@ -90,17 +90,22 @@ class Newest:
 SEEN_TIMEOUT_S = 5.0  # for the watch to deliver an answered write
 REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
 PAGE_SIZE = 2000
+HISTORY_BYTES = 128 * 1024 * 1024  # of former states in etcd, at which it is compacted early
 
 
 class EtcdStorage(MirroredStorage):
-    """`base.Storage` on the keys below `prefix`, which has a leading and no trailing slash."""
+    """`base.Storage` on the keys below `prefix`, which has a leading and no trailing slash;
+    `compacts`: it sees to it that etcd's history does not fill etcd.
+    """
 
-    def __init__(self, client: EtcdClient, prefix: str) -> None:
+    def __init__(self, client: EtcdClient, prefix: str, *, compacts: bool = True) -> None:
         self._client = client
         self._prefix = prefix.encode()
         super().__init__()
         self._waiting = RevisionWaiters()
         self._compactor = Compactor(client)
+        self._compacts = compacts
+        self._written_bytes = 0  # by all servers, since this one's last round of compaction
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None
         self._trouble = ""  # why the watch is broken; "" while it works
@@ -135,6 +140,8 @@ class EtcdStorage(MirroredStorage):
         self._require_open()
         await self._in_step(await self._client.agree(self._prefix + b"check"))
         self._size = await self._client.size_bytes()
+        if self._compacts and self._written_bytes > HISTORY_BYTES:
+            await self.maintain()
 
     async def settle(self) -> None:
         self._require_open()
@@ -152,14 +159,16 @@ class EtcdStorage(MirroredStorage):
             ) from None
 
     async def reach(self, revision: int) -> bool:
-        try:
-            await self._seen(revision, REACH_TIMEOUT_S)
-        except (TimeoutError, StorageFailed):
-            return False
-        return True
+        """Waits for no revision that etcd has not given: callers would fill seats and memory."""
+        with contextlib.suppress(TimeoutError, StorageFailed):
+            async with asyncio.timeout(REACH_TIMEOUT_S):
+                if self.revision < revision <= await self._newest.revision():
+                    await self._waiting.until(revision)
+        return self.revision >= revision
 
     async def maintain(self) -> None:
         """Compact etcd to the last round's revision; one of the servers does so."""
+        self._written_bytes = 0
         try:
             await self._compactor.round(self.revision)
         except (StorageFailed, Compacted) as error:
@@ -304,6 +313,7 @@ class EtcdStorage(MirroredStorage):
         changes: list[Change] = []
         heads: dict[str, Stored | None] = {}
         for event in events:
+            self._written_bytes += len(event.value or b"")
             key = self._own(event.key)
             if key is None:
                 continue

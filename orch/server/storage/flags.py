@@ -142,7 +142,8 @@ def make_storage(flags: StorageFlags, observe: Observe) -> Storage:
     from orch.server.storage.etcd_storage import EtcdStorage
 
     access = EtcdAccess(flags.servers, flags.ca_file, flags.cert_file, flags.key_file)
-    return EtcdStorage(EtcdClient(access, observe=observe), flags.prefix)
+    client = EtcdClient(access, observe=observe)
+    return EtcdStorage(client, flags.prefix, compacts=flags.compaction_s > 0)
 
 
 def _servers(text: str) -> tuple[str, ...]:
