@@ -89,7 +89,7 @@ class Newest:
 
 SEEN_TIMEOUT_S = 5.0  # for the watch to deliver an answered write
 REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
-PAGE_SIZE = 2000
+PAGE_SIZE = 200  # objects: of 2000 one answer may have a gigabyte, which takes seconds to read
 HISTORY_BYTES = 128 * 1024 * 1024  # of former states in etcd, at which it is compacted early
 
 
