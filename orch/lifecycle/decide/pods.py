@@ -27,8 +27,8 @@ from orch.wire.podrules.podspec import (
     DEFAULT_TOLERATION_S,
     NO_EXECUTE,
     TOLERATED_BY_DEFAULT,
+    Tolerations,
     is_mirror,
-    tolerates,
 )
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
@@ -36,9 +36,10 @@ from orch.wire.records.pods import Pod
 
 def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
     """How long the pod may stay under these NoExecute taints: 0 not at all, inf forever."""
-    if is_mirror(pod):
+    if is_mirror(pod) or not node_taints:
         return math.inf
-    return min((_tolerated_s(pod, taint) for taint in node_taints), default=math.inf)
+    tolerations = Tolerations(pod.spec.tolerations)
+    return min(_tolerated_s(tolerations, taint) for taint in node_taints)
 
 
 def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | None:
@@ -53,8 +54,8 @@ def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | Non
     return Timer(started_s, min(due_s, before.due_s) if before else due_s)
 
 
-def _tolerated_s(pod: Pod, taint: Taint) -> float:
-    used = [t for t in pod.spec.tolerations or () if tolerates(t, taint)]
+def _tolerated_s(tolerations: Tolerations, taint: Taint) -> float:
+    used = tolerations.of(taint)
     if not used:
         return DEFAULT_TOLERATION_S if taint.key in TOLERATED_BY_DEFAULT else 0.0
     limits = [t.tolerationSeconds for t in used if t.tolerationSeconds is not None]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from orch.wire import quantity
 from orch.wire.podrules import podspec
-from orch.wire.podrules.podspec import is_tolerated
+from orch.wire.podrules.podspec import Tolerations
 from orch.wire.podrules.resources import RESIZED, STANDARD
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.placement import NodeSelectorRequirement, NodeSelectorTerm
@@ -143,10 +143,9 @@ def _more(granted: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> Mappin
 
 def untolerated(pod: Pod, node: Node, *effects: str) -> Taint | None:
     """The node's first taint of such an effect that the pod does not tolerate."""
-    for taint in node.spec.taints or ():
-        if taint.effect in effects and not is_tolerated(taint, pod.spec.tolerations):
-            return taint
-    return None
+    taints = [taint for taint in node.spec.taints or () if taint.effect in effects]
+    tolerations = Tolerations(pod.spec.tolerations if taints else ())
+    return next((taint for taint in taints if not tolerations.of(taint)), None)
 
 
 @dataclass(frozen=True, slots=True)

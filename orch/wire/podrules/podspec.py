@@ -6,6 +6,7 @@ core/v1 Toleration.ToleratesTaint. `document_*` work on specs that are still JSO
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -301,3 +302,30 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration] | None) -> bool:
     return any(tolerates(toleration, taint) for toleration in tolerations or ())
+
+
+class Tolerations:
+    """Those of a pod by their keys: it may have 10,000, and a node as many taints. Of those without
+    a key, which tolerate all, the one for the shortest time stands for all of its effect.
+    """
+
+    def __init__(self, listed: Iterable[Toleration] | None) -> None:
+        self._by_key: dict[str, list[Toleration]] = {}
+        self._general: dict[str, Toleration] = {}  # by effect
+        for one in listed or ():
+            if one.key:
+                self._by_key.setdefault(one.key, []).append(one)
+            elif one.operator == "Exists":
+                held = self._general.get(one.effect or "")
+                if held is None or _lasts_s(one) < _lasts_s(held):
+                    self._general[one.effect or ""] = one
+
+    def of(self, taint: Taint) -> list[Toleration]:
+        """Those that tolerate it."""
+        asked = (*self._general.values(), *self._by_key.get(taint.key, ()))
+        return [one for one in asked if tolerates(one, taint)]
+
+
+def _lasts_s(toleration: Toleration) -> float:
+    seconds = toleration.tolerationSeconds
+    return math.inf if seconds is None else seconds

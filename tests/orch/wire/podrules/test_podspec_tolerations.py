@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orch.wire.podrules.podspec import is_tolerated, tolerates
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import Tolerations, is_tolerated, tolerates
 from orch.wire.records.core import Taint
 from orch.wire.records.pods import Toleration
 
@@ -38,3 +41,46 @@ def test_one_of_several_is_enough() -> None:
     assert is_tolerated(TAINT, [T(key="x", operator="Exists"), T(key="k")])
     assert not is_tolerated(TAINT, [T(key="x", operator="Exists")])
     assert not is_tolerated(TAINT, None)
+
+
+@given(
+    st.lists(
+        st.builds(
+            T,
+            key=st.sampled_from(["", "k", "l"]),
+            operator=st.sampled_from(["Exists", "Equal", ""]),
+            value=st.sampled_from(["", "v"]),
+            effect=st.sampled_from(["", "NoExecute", "NoSchedule"]),
+            tolerationSeconds=st.sampled_from([None, 1, 2]),
+        )
+    ),
+    st.sampled_from([TAINT, WITH_VALUE, Taint(key="l", effect="NoSchedule")]),
+)
+def test_by_their_keys_they_say_the_same(listed: list[Toleration], taint: Taint) -> None:
+    expected = [one for one in listed if tolerates(one, taint)]
+    found = Tolerations(listed).of(taint)
+    assert all(one in expected for one in found)
+    assert bool(found) == is_tolerated(taint, listed)
+    limits = [
+        {one.tolerationSeconds for one in some if one.tolerationSeconds is not None}
+        for some in (expected, found)
+    ]
+    assert min(limits[0], default=0) == min(limits[1], default=0)
+
+
+def test_thousands_against_thousands_are_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 of each took the controller 2.8 s for each pod in each round."""
+    compared = 0
+
+    def counted(toleration: Toleration, taint: Taint) -> bool:
+        nonlocal compared
+        compared += 1
+        return tolerates(toleration, taint)
+
+    monkeypatch.setattr(podspec, "tolerates", counted)
+    listed = [T(key=f"k{number}", operator="Exists") for number in range(1000)]
+    listed += [T(operator="Exists", effect="NoExecute", tolerationSeconds=9)] * 1000
+    tolerations = Tolerations(listed)
+    for number in range(1000):
+        assert tolerations.of(Taint(key=f"k{number}", effect="NoExecute"))
+    assert compared <= 2000
