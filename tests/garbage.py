@@ -34,14 +34,18 @@ async def is_left_by(call: Callable[[], Awaitable[object]], kind: type = Used) -
 
 
 async def _has_failed(call: Callable[[], Awaitable[object]]) -> bool:
-    used = Used()
     try:
-        await call()
+        await _use(call)
     except Exception:
         return True
-    finally:
-        del used
     return False
+
+
+async def _use(call: Callable[[], Awaitable[object]]) -> None:
+    """Where the error of the call holds this frame, it holds what is used here."""
+    used = Used()
+    await call()
+    del used
 
 
 def _known(kind: type) -> set[int]:

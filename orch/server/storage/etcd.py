@@ -233,12 +233,18 @@ class EtcdClient:
         try:
             yield
         except CallFailed as failed:
-            if failed.code == CLOSED and not self._channels:
-                raise StorageFailed("storage was closed") from failed
-            failure = _failure(server, failed, written=written)
-            if isinstance(failure, StorageUnavailable | OutcomeUnknown):
-                self._chosen += 1
-            raise failure from failed
+            raise self._explained(server, failed, written=written) from failed
+
+    def _explained(
+        self, server: str, failed: CallFailed, *, written: bool
+    ) -> StorageFailed | Compacted:
+        """Made here, since a frame that raises what it holds keeps the whole request as garbage."""
+        if failed.code == CLOSED and not self._channels:
+            return StorageFailed("storage was closed")
+        failure = _failure(server, failed, written=written)
+        if isinstance(failure, StorageUnavailable | OutcomeUnknown):
+            self._chosen += 1
+        return failure
 
 
 def _stubs(channel: Any) -> tuple[Any, ...]:

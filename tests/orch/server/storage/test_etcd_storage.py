@@ -13,6 +13,7 @@ from orch.server.storage.etcd_storage import EtcdStorage
 from orch.server.storage.health import StorageHealth
 from orch.server.storage.mirror import MirroredStorage
 from tests.fakes.link import Link
+from tests.garbage import is_left_by
 from tests.orch.server.storage.contract import Make, StorageContract
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
@@ -248,6 +249,19 @@ async def test_a_check_notices_an_etcd_that_is_full_and_still_answers_reads() ->
         await storage.settle()
         with pytest.raises(base.StorageFull):
             await storage.check()
+        await storage.close()
+
+
+async def test_what_a_call_used_that_failed_is_freed_at_once() -> None:
+    """While etcd was away for 30 s, creations of 100 kB took 470 MB of the server."""
+    with running_etcd() as server:
+        storage = storage_on(server.url, "/registry")
+        await storage.open()
+        await storage.create("/pods/a/x", b"")
+        assert not await is_left_by(lambda: storage.create("/pods/a/x", b""), base.Write)
+        assert not await is_left_by(lambda: storage.update("/pods/a/x", b"", 1), base.Write)
+        server.stop()
+        assert not await is_left_by(lambda: storage.create("/pods/a/y", b""), base.Write)
         await storage.close()
 
 
