@@ -83,6 +83,7 @@ class Newest:
     async def _ask(self, before: asyncio.Task[int] | None) -> int:
         if before is not None:
             await asyncio.wait([before])
+        del before  # a failed one holds this frame, and that the one before it, without end
         self._asking, self._next = self._next, None
         return await self._question()
 
