@@ -28,6 +28,7 @@ DEFAULT_TIMEOUT_S = 60.0
 MAX_READS = 400
 MAX_WRITES = 200
 TENANT_CHANGES = 500
+_CHANGES_OF_ETCD = 250  # each takes the event loop twice as long
 _MIB = 1024 * 1024
 _number = program_flags.whole_number
 
@@ -204,10 +205,11 @@ def _limit_flags(group: _Group) -> None:
         help="see --max-requests-inflight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
-        "--tenant-changes-per-second", type=_number, default=TENANT_CHANGES, metavar="N",
+        "--tenant-changes-per-second", type=_number, default=None, metavar="N",
         help="of all tenants together, who share it: a user or a namespace's service accounts alone"
-        " may take all; 30 kB of an object count as one more; nodes, the control plane, accounts"
-        " of orch-system and system:masters have no limit; 0: nobody has",
+        f" may take all (default: {TENANT_CHANGES}, with etcd {_CHANGES_OF_ETCD}); 30 kB of an"
+        " object count as one more; nodes, the control plane, accounts of orch-system and"
+        " system:masters have no limit; 0: nobody has",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
@@ -269,6 +271,9 @@ def _limits_of(values: argparse.Namespace) -> LimitFlags:
     """SetupError for values that cannot work."""
     if values.request_timeout <= 0:
         raise SetupError("--request-timeout must be more than 0: no request could be served")
+    if values.tenant_changes_per_second is None:
+        changes = _CHANGES_OF_ETCD if values.etcd_servers else TENANT_CHANGES
+        values.tenant_changes_per_second = changes
     return LimitFlags(
         values.max_requests_inflight,
         values.max_mutating_requests_inflight,

@@ -23,6 +23,7 @@ AUDIT = ["--audit-policy-file=p", "--audit-log-path=l"]
         ("--max-mutating-requests-inflight=0", "max_writes", 0),
         ("--secure-port=0", "tenant_changes", 500),
         ("--tenant-changes-per-second=0", "tenant_changes", 0),
+        ("--etcd-servers=http://a:1", "tenant_changes", 250),
         ("--request-timeout=5m", "timeout_s", 300.0),
     ],
 )
