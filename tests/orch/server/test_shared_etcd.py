@@ -80,10 +80,12 @@ async def test_a_node_that_waited_for_a_pod_does_not_read_that_of_another(
     """It may ask for a pod that is not there, since it needs to know that one is gone."""
     one, two = servers
     waiting: list[Api] = []
+    is_made = asyncio.Event()  # else etcd has not given the revision, and nobody waits
 
-    def note(api: Api, reach: Callable[[int], Awaitable[bool]], revision: int) -> Awaitable[bool]:
+    async def note(api: Api, reach: Callable[[int], Awaitable[bool]], revision: int) -> bool:
         waiting.append(api)
-        return reach(revision)
+        await is_made.wait()
+        return await reach(revision)
 
     for api in servers:
         monkeypatch.setattr(
@@ -99,6 +101,7 @@ async def test_a_node_that_waited_for_a_pod_does_not_read_that_of_another(
             await asyncio.sleep(0.001)
     created = await one.call("POST", PODS, pod("p1", node="n2"))
     assert created.json["metadata"]["resourceVersion"] == str(next_one)
+    is_made.set()
     assert [answer.status for answer in await asyncio.gather(*asked)] == [403, 403]
 
 
