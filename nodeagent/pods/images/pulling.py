@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from nodeagent.runtime.base import (
@@ -18,8 +19,11 @@ from nodeagent.runtime.base import (
     RuntimeTimeout,
     RuntimeUnavailable,
 )
+from orch.component.http.fair_queue import ANY_TIME_S, Bounds, Pace, Turns
 from orch.component.process import loops
 from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
+
+PATIENCE_S = 60.0
 
 _REFERENCE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._:/\[\]-]*(?:@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?", re.ASCII
@@ -68,38 +72,58 @@ async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None
 
 
 class ImagePulls:
-    """The pulls of all pods: `at_once` of them (None: all), `per_s` begin (0: any number).
+    """The pulls of all pods: `at_once` of them (None: all), `per_s` begin (0: any number), `burst`
+    at once after a while without any.
 
-    `burst` of them may begin at once after a while without any. Who waits is served in order.
+    Namespaces take turns. A pull that takes longer than PATIENCE_S keeps those of its own namespace
+    waiting, but no others: a registry may never end its answer.
     """
 
     def __init__(self, at_once: int | None = None, *, per_s: int = 0, burst: int = 1) -> None:
-        self._places = asyncio.Semaphore(at_once) if at_once else contextlib.nullcontext()
-        self._rate = loops.RateLimit(per_s, burst)
+        most = at_once or sys.maxsize
+        self._own = Turns(Bounds(seats_per_flow=most, wait_s=ANY_TIME_S))
+        self._places = Turns(Bounds(seats=most, wait_s=ANY_TIME_S))
+        self._pace = Pace(per_s, burst)
 
     async def pull(
-        self, runtime: ContainerRuntime, reference: str, logins: Sequence[Login] = ()
+        self,
+        runtime: ContainerRuntime,
+        reference: str,
+        logins: Sequence[Login] = (),
+        namespace: str = "",
     ) -> float:
         """Seconds it took once its turn had come. ImageProblem; RuntimeUnavailable.
 
         Every login is tried until one pulls; without any, the registry is told none.
         """
         loop = asyncio.get_running_loop()
-        async with self._places:
-            await self._rate.begin()
-            began_s = loop.time()
-            problems: dict[str, None] = {}
-            for login in logins or (None,):
-                try:
-                    with _failing_as("ErrImagePull"):
-                        await runtime.pull_image(reference, login)
-                    return loop.time() - began_s
-                except ImageProblem as error:
-                    if isinstance(error.__cause__, RuntimeTimeout):
-                        raise  # others wait for their turn
-                    problems[str(error)] = None
-        text = ", ".join(problems)
-        raise ImageProblem("ErrImagePull", text if len(problems) == 1 else f"[{text}]")
+        async with self._own.hold(namespace), contextlib.AsyncExitStack() as task:
+            async with self._places.hold(namespace):
+                async with self._pace.turn(namespace):
+                    began_s = loop.time()
+                pull = loops.spawn(_pull(runtime, reference, logins), name=f"pull {reference}")
+                task.push_async_callback(loops.cancel, pull)
+                await asyncio.wait((pull,), timeout=PATIENCE_S)
+            try:
+                await pull
+            finally:
+                del pull  # its error holds this frame
+        return loop.time() - began_s
+
+
+async def _pull(runtime: ContainerRuntime, reference: str, logins: Sequence[Login]) -> None:
+    problems: dict[str, None] = {}
+    for login in logins or (None,):
+        try:
+            with _failing_as("ErrImagePull"):
+                await runtime.pull_image(reference, login)
+            return
+        except ImageProblem as error:
+            if isinstance(error.__cause__, RuntimeTimeout):
+                raise  # others wait for their turn
+            problems[str(error)] = None
+    text = ", ".join(problems)
+    raise ImageProblem("ErrImagePull", text if len(problems) == 1 else f"[{text}]")
 
 
 async def size_bytes(runtime: ContainerRuntime, reference: str) -> int:

@@ -1,18 +1,16 @@
 """Runs the probes of containers: which running containers are ready, started, or to be killed.
 
 One task per probe of a running container. Liveness and readiness probes wait until the startup
-probe has succeeded. Listeners get the uid of a pod whose result changed. A command costs the
-runtime a process or two, and a result that changes a line of the log and a report: beyond a rate
-they wait, and the namespaces take turns.
+probe has succeeded. Listeners get the uid of a pod whose result changed. Each result that changes
+is a line of the log, a file and a report: beyond a rate they wait, and namespaces and pods take
+turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,7 +23,7 @@ from nodeagent.pods.prober import results
 from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
 from nodeagent.runtime.base import ContainerDetail, ContainerState
-from orch.component.http.fair_queue import Bounds, Turns
+from orch.component.http.fair_queue import Pace
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
 from orch.component.process.once_log import OnceLog
@@ -35,9 +33,7 @@ from orch.wire.records.pods import Container, Pod
 
 log = logging.getLogger(__name__)
 
-COMMANDS_PER_S = 8 * (os.cpu_count() or 1)  # each takes a processor for about 50 ms
 CHANGES_PER_S, CHANGES_AT_ONCE = 10, 200  # of results: a node's pods may all fail at once
-_IN_TURN = Bounds(seats=1, wait_s=1e9)  # for as long as it takes
 
 _RESULTS = {True: "successful", False: "failed", None: "unknown"}
 _KILLED = KeptResult(started=False, ready=False, unhealthy=True)
@@ -68,20 +64,6 @@ class _Watched:
         return readiness is None or readiness.good is True
 
 
-class _Pace:
-    """So many begin each second, one after the other; the namespaces of their pods take turns."""
-
-    def __init__(self, per_s: int, burst: int) -> None:
-        self._turns = Turns(_IN_TURN)
-        self._rate = loops.RateLimit(per_s, burst)
-
-    @contextlib.asynccontextmanager
-    async def turn(self, namespace: str | None) -> AsyncIterator[None]:
-        async with self._turns.hold(namespace):
-            await self._rate.begin()
-            yield
-
-
 class FrozenContainers(Protocol):
     """Containers that a checkpoint has frozen, and that cannot answer a probe."""
 
@@ -105,8 +87,7 @@ class ContainerHealth:
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
-        self._commands = _Pace(COMMANDS_PER_S, COMMANDS_PER_S)
-        self._changes = _Pace(CHANGES_PER_S, CHANGES_AT_ONCE)
+        self._changes = Pace(CHANGES_PER_S, CHANGES_AT_ONCE)
         self._killed: dict[str, set[str]] = {}  # ended after a failed probe, by uid of the pod
         self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # of the former agent, by uid
         self._prober = prober
@@ -233,10 +214,7 @@ class ContainerHealth:
         container_id = watched.detail.container.id
         on_host = bool(watched.pod.spec.hostNetwork)
         target = ProbeTarget(container_id, watched.container, watched.address, on_host)
-        namespace = watched.pod.metadata.namespace
-        if probe.exec is not None:
-            async with self._commands.turn(namespace):
-                pass
+        await self._prober.wait_turn(watched.pod, probe)
         was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -259,7 +237,8 @@ class ContainerHealth:
         if after.good is before.good:
             watched.tallies[kind] = after
             return
-        async with self._changes.turn(namespace):  # saved before the result becomes visible
+        meta = watched.pod.metadata
+        async with self._changes.turn(meta.namespace, meta.uid):  # saved before it becomes visible
             await self._save(watched, kind, good=outcome.good)
             watched.tallies[kind] = after
             self._apply(watched, kind, probe, outcome)

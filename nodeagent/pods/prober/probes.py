@@ -1,14 +1,18 @@
 """Runs one probe of a container: a command in it, an HTTP or gRPC request, or a connection to it.
 
-True and False are results; when the runtime refuses or does not answer there is no result (None).
+True and False are results; when the runtime refuses or does not answer there is no result (None). A
+command costs the runtime a process or two, a request up to milliseconds of the event loop: beyond a
+rate they wait, and namespaces and pods take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
+import socket
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
@@ -21,17 +25,23 @@ from nodeagent.runtime.base import (
     RuntimeTimeout,
     RuntimeUnavailable,
 )
+from orch.client.resolver import Resolver
 from orch.component.http import tcp
+from orch.component.http.fair_queue import Pace
 from orch.component.http.short_heads import ShortHeads
+from orch.wire import validation
 from orch.wire.records.handlers import ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
-from orch.wire.records.pods import Container
+from orch.wire.records.pods import Container, Pod
 
+COMMANDS_PER_S = 8 * (os.cpu_count() or 1)  # each takes a processor for about 50 ms
+REQUESTS_PER_S, REQUESTS_AT_ONCE = 400, 4  # 110 pods may have three probes each second
 USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
 _SHOWN = 200
 _EXEC_ID = re.compile(r' "[0-9a-f]{64}"')  # differs with each try, so no two would be alike
 _SAYS_HOST = {"host", "forwarded", "x-forwarded-host"}
+_LACKS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 _HANGS_AFTER_S = 5.0  # a working runtime reports at once that a command has timed out
 
 
@@ -61,13 +71,23 @@ class Outcome:
 class Prober:
     """Owns an HTTP session; `close` it at the end.
 
-    Without `any_host` requests go to the pod itself only (probeHostPolicy: pod).
+    Without `any_host` requests go to the pod itself only (probeHostPolicy: pod). Names are resolved
+    apart from the loop's threads: a pod may name a host whose resolver never answers.
     """
 
     def __init__(self, runtime: ContainerRuntime, *, any_host: bool = True) -> None:
         self._runtime = runtime
         self._any_host = any_host
         self._session: aiohttp.ClientSession | None = None
+        self._names = Resolver()
+        self._commands = Pace(COMMANDS_PER_S, COMMANDS_PER_S)
+        self._requests = Pace(REQUESTS_PER_S, REQUESTS_AT_ONCE)
+
+    async def wait_turn(self, pod: Pod, probe: Probe) -> None:
+        """Wait until a probe of the pod may begin."""
+        pace = self._requests if probe.exec is None else self._commands
+        async with pace.turn(pod.metadata.namespace, pod.metadata.uid):
+            pass
 
     async def check(self, target: ProbeTarget, probe: Probe) -> Outcome:
         """Probe once, within the probe's own time limit."""
@@ -81,13 +101,15 @@ class Prober:
                 if probe.httpGet is not None:
                     return await self._http(target, probe.httpGet)
                 if probe.tcpSocket is not None:
-                    return await _tcp(target, probe.tcpSocket)
+                    return await self._tcp(target, probe.tcpSocket)
                 if probe.grpc is not None:
                     return await _grpc(target, probe.grpc, timeout_s)
         except TimeoutError:
             return Outcome(False, f"no answer within {timeout_s} s")
         except ValueError as error:
             return Outcome(None, str(error))
+        except OSError as error:
+            return _failed("look up the host", error)
         given = ", ".join(key for key in probe.to_wire() if not key.endswith("onds")) or "nothing"
         supported = "exec, httpGet, tcpSocket or grpc"
         return Outcome(None, f"the probe {given} is not supported; use {supported}")
@@ -126,7 +148,7 @@ class Prober:
         try:
             return await self._get(url, headers)
         except (aiohttp.ClientError, OSError) as error:
-            return Outcome(False, f"Get {url}: {_cause(error)}")
+            return _failed(f"Get {url}", error)
 
     async def _get(self, url: str, headers: dict[str, str]) -> Outcome:
         """Follow redirects on the same host; one to another host is a success with a warning."""
@@ -146,9 +168,23 @@ class Prober:
                 return Outcome(True, _ends_elsewhere(body), warns=True)
         return Outcome(False, f"stopped after {_MAX_REDIRECTS} redirects")
 
+    async def _tcp(self, target: ProbeTarget, action: TCPSocketAction) -> Outcome:
+        port = results.port_number(action.port, target.container)
+        outcome, addresses = Outcome(None), [action.host or target.address]
+        if validation.address_problems(addresses[0]):
+            found = await self._names.resolve(addresses[0], port, socket.AF_UNSPEC)
+            addresses = [each["host"] for each in found]
+        for address in addresses:
+            outcome = await _dial(address, port)
+            if outcome.good:
+                break
+        return outcome
+
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = ShortHeads(force_close=True, limit=0, socket_factory=tcp.ShortSocket.of)
+            connector = ShortHeads(
+                force_close=True, limit=0, resolver=self._names, socket_factory=tcp.ShortSocket.of
+            )
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -161,6 +197,12 @@ class Prober:
 def _ends_elsewhere(body: bytes) -> str:
     shown = body[:_SHOWN].decode(errors="replace").strip()
     return f"Probe terminated redirects, Response body: {shown}"
+
+
+def _failed(what: str, error: aiohttp.ClientError | OSError) -> Outcome:
+    """Without a result where the node lacks something, as threads for names."""
+    lacks = isinstance(error, OSError) and error.errno in _LACKS
+    return Outcome(None if lacks else False, f"{what}: {_cause(error)}")
 
 
 def _cause(error: aiohttp.ClientError | OSError) -> str:
@@ -193,13 +235,11 @@ async def _grpc(target: ProbeTarget, action: GRPCAction, timeout_s: int) -> Outc
     return Outcome(not problem, problem)
 
 
-async def _tcp(target: ProbeTarget, action: TCPSocketAction) -> Outcome:
-    port = results.port_number(action.port, target.container)
-    host = action.host or target.address
+async def _dial(address: str, port: int) -> Outcome:
     try:
-        _, writer = await asyncio.open_connection(host, port)
+        _, writer = await asyncio.open_connection(address, port)
     except OSError as error:
-        return Outcome(False, f"dial {host}:{port}: {_cause(error)}")
+        return _failed(f"dial {address}:{port}", error)
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

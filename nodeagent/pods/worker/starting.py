@@ -198,7 +198,8 @@ class Starting:
         began_s = loop.time()
         try:
             logins = await self._logins(pod, image)
-            took_s = await self._services.pulls.pull(self._runtime, image, logins)
+            namespace = pod.metadata.namespace or ""
+            took_s = await self._services.pulls.pull(self._runtime, image, logins, namespace)
         except ImageProblem as error:
             error.event = f'Failed to pull image "{image}": {error}'
             raise
@@ -247,7 +248,7 @@ class Starting:
         address = seen.address(self._services.settings.host_ip)
         target = ProbeTarget(container_id, container, address, bool(pod.spec.hostNetwork))
         outcome = await stopping.run_hook(
-            self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S
+            self._services.prober, pod, target, handler, limit_s=stopping.NO_LIMIT_S
         )
         if outcome.good:
             return

@@ -25,9 +25,9 @@ NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
 
 
 async def run_hook(
-    prober: Prober, target: ProbeTarget, handler: LifecycleHandler, *, limit_s: int
+    prober: Prober, pod: Pod, target: ProbeTarget, handler: LifecycleHandler, *, limit_s: int
 ) -> Outcome:
-    """Run a hook for at most `limit_s`; one that cannot be run counts as failed."""
+    """Run a hook, in its turn, for at most `limit_s`; one that cannot be run counts as failed."""
     if handler.sleep is not None:
         await asyncio.sleep(min(max(handler.sleep.seconds, 0), limit_s))
         return Outcome(True)
@@ -37,6 +37,8 @@ async def run_hook(
         tcpSocket=handler.tcpSocket,
         timeoutSeconds=limit_s,
     )
+    if handler.exec is None:
+        await prober.wait_turn(pod, action)
     outcome = await prober.check(target, action)
     if outcome.good is None:
         return Outcome(False, outcome.text or "the container runtime gave no answer")
@@ -146,7 +148,7 @@ class Stopping:
         on_host = bool(pod.spec.hostNetwork)
         target = ProbeTarget(detail.container.id, container, address, on_host)
         limit_s = grace_s + _OVERTIME_S if handler.exec else grace_s
-        hook = run_hook(self._services.prober, target, handler, limit_s=limit_s)
+        hook = run_hook(self._services.prober, pod, target, handler, limit_s=limit_s)
         task = loops.spawn(hook, name=f"preStop hook of {container.name}")
         try:
             await asyncio.wait((task,), timeout=grace_s)

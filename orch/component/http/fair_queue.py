@@ -3,7 +3,8 @@
 A flow is whoever must not take what belongs to others: a user, an address. Flows that wait are
 served in turn, and only so many starts fall into one turn of the event loop, so that a burst of one
 delays the others by little. Taking a free seat costs a few counters. Knows nothing of requests.
-`Deadlines` limits how long work may take that has begun.
+`Pace` lets only so many of them begin each second. `Deadlines` limits how long work may take that
+has begun.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
+
+from orch.component.process.loops import RateLimit
 
 T = TypeVar("T")
 
@@ -34,6 +37,9 @@ class Bounds:
 
 _REFUSED_AFTER_S = 0.5, 1.5
 _ONE_A_TURN = Bounds(starts_per_turn=1, wait_s=300.0)
+ANY_TIME_S = 1e9  # for as long as it takes
+_ONE = Bounds(seats=1, wait_s=ANY_TIME_S)
+_ONE_OF_EACH = Bounds(seats_per_flow=1, wait_s=ANY_TIME_S)
 
 
 class QueueFull(Exception):
@@ -189,6 +195,24 @@ class Turns:
         finally:
             if not (flow.waiting or flow.executing):
                 self._flows.pop(owner, None)
+
+
+class Pace:
+    """So many begin each second, `burst` at once after a while without any; `per_s` 0: any number.
+
+    Owners begin in rotation, and so do the parts of each: whoever asks for most waits longest.
+    """
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._parts, self._owners = Turns(_ONE_OF_EACH), Turns(_ONE)
+        self._rate = RateLimit(per_s, burst)
+
+    @asynccontextmanager
+    async def turn(self, owner: object, part: object = None) -> AsyncIterator[None]:
+        """The next one begins once this is left."""
+        async with self._parts.hold((owner, part)), self._owners.hold(owner):
+            await self._rate.begin()
+            yield
 
 
 class Deadlines:

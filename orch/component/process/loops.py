@@ -129,15 +129,17 @@ class RateLimit:
         """Wait until one more may begin."""
         if not self._per_s:
             return
-        loop = asyncio.get_running_loop()
         async with self._turn:
-            now_s = loop.time()
-            self._free = min(self._burst, self._free + (now_s - self._counted_s) * self._per_s)
-            self._counted_s = now_s
+            self._refill()
             if self._free < 1:
                 await asyncio.sleep((1 - self._free) / self._per_s)
-                self._free, self._counted_s = 1.0, loop.time()
+                self._refill()  # with what a sleep that was too long has brought
             self._free -= 1
+
+    def _refill(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._free = min(self._burst, self._free + (now_s - self._counted_s) * self._per_s)
+        self._counted_s = now_s
 
 
 class Periodic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -147,3 +148,34 @@ async def test_pulls_above_the_rate_wait_and_the_time_they_wait_is_not_theirs() 
         assert loop.time() - began_s == pytest.approx(2.0, abs=0.01)
         assert max(took_s) == 0
         await asyncio.sleep(10)
+
+
+class Registry(FakeRuntime):
+    """Answers after a second, of images in "hangs/" never."""
+
+    async def pull_image(self, reference: str, login: Login | None = None) -> str:
+        await asyncio.sleep(math.inf if reference.startswith("hangs/") else 1)
+        return await super().pull_image(reference, login)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("at_once", "per_s", "image", "within_s"),
+    [(1, 0, PRESENT, 2), (None, 1, PRESENT, 2), (1, 0, "hangs/x", 61), (2, 0, "hangs/x", 61)],
+)
+async def test_many_pulls_of_a_namespace_hold_up_those_of_others_once(
+    at_once: int | None, per_s: int, image: str, within_s: float
+) -> None:
+    """One after the other, each took up to an hour of everybody's turn."""
+    loop, runtime = asyncio.get_running_loop(), Registry()
+    pulls = ImagePulls(at_once, per_s=per_s)
+    many = (pulls.pull(runtime, image, namespace="tenant") for _ in range(100))
+    tasks = [loops.spawn(one, name="pull") for one in many]
+    try:
+        await asyncio.sleep(0)
+        for _ in range(3):
+            began_s = loop.time()
+            await pulls.pull(runtime, PRESENT, namespace="other")
+            assert loop.time() - began_s <= within_s + 1
+    finally:
+        await loops.cancel(*tasks)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.prober import health
+from nodeagent.pods.prober import health, probes
+from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.runtime.base import ExecResult
+from orch.wire.records.handlers import Probe
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -47,7 +49,7 @@ async def test_commands_beyond_a_rate_wait_and_namespaces_take_turns(
 ) -> None:
     """Eighty commands a second made a neighbour's pod start twenty times as late."""
     answers = Answers(world)
-    monkeypatch.setattr(health, "COMMANDS_PER_S", 5)
+    monkeypatch.setattr(probes, "COMMANDS_PER_S", 5)
     world.use(world.source)
     await world.start(*two_namespaces(world))
     await world.until(lambda: len(world.runtime.containers) == 21)
@@ -83,3 +85,33 @@ async def test_results_that_change_all_the_time_wait_and_namespaces_take_turns(
         return any(c.type == "Ready" and c.status == "True" for c in conditions)
 
     await world.until(lambda: not is_ready(), within_s=5)
+
+
+async def test_requests_beyond_a_rate_wait_and_the_pods_of_a_namespace_take_turns(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight hundred each second took half a processor, and others' requests 110 ms now and then."""
+    asked: list[tuple[str, float]] = []
+
+    async def check(_prober: Prober, target: ProbeTarget, _probe: Probe) -> Outcome:
+        asked.append((target.container.name, asyncio.get_running_loop().time()))
+        return Outcome(True)
+
+    def requested(*names: str) -> list[dict[str, Any]]:
+        probe = {"tcpSocket": {"port": 1}, "periodSeconds": 1}
+        return [container_data(name, readinessProbe=probe) for name in names]
+
+    monkeypatch.setattr(Prober, "check", check)
+    monkeypatch.setattr(probes, "REQUESTS_PER_S", 5)
+    monkeypatch.setattr(probes, "REQUESTS_AT_ONCE", 1)
+    many = pod(*requested(*(f"c{number}" for number in range(20))))
+    beside = pod(*requested("beside"), metadata={"name": "beside", "uid": "u-beside"})
+    world.use(world.source)
+    await world.start(many, beside)
+    await world.until(lambda: len(world.runtime.containers) == 21)
+    await asyncio.sleep(5)
+    began_s = asyncio.get_running_loop().time()
+    await asyncio.sleep(20)
+    names = [name for name, at_s in asked if at_s > began_s]
+    assert 5 * 20 - 1 <= len(names) <= 5 * 20 + 1
+    assert names.count("beside") >= 18

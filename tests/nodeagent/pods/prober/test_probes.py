@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,7 @@ from aiohttp import web
 
 from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.runtime.base import ExecResult, RuntimeCallError, RuntimeTimeout
+from orch.client.resolver import MAX_CONCURRENT
 from orch.component.pki import Authority, Subject
 from orch.wire.records.handlers import Probe
 from orch.wire.records.pods import Container
@@ -183,6 +186,41 @@ async def test_an_answer_that_never_comes_to_its_point_is_not_read_on(
         await ended.wait()
     assert outcome.good is False
     assert outcome.text.startswith(f"Get {scheme.lower()}://127.0.0.1:{port}/: the answer does not")
+
+
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+async def test_a_resolver_that_never_answers_takes_no_thread_from_others(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A tenant names the host: six such probes had all of the loop's threads."""
+    over, asked = threading.Event(), list[object]()
+
+    def look_up(host: object, *_: object, **__: object) -> list[Any]:
+        asked.append(host)
+        over.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    prober = Prober(FakeRuntime())
+    target = ProbeTarget("c", Container.from_wire(container_data("app")), OWN)
+    hosts = ({"port": 1, "host": f"h{number}.invalid"} for number in range(MAX_CONCURRENT + 1))
+    probes = [Probe.from_wire({kind: host}) for host in hosts]
+    try:
+        outcomes = await asyncio.gather(*(prober.check(target, probe) for probe in probes))
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(lambda: None)
+    finally:
+        over.set()
+        await prober.close()
+    assert len(asked) == MAX_CONCURRENT
+    assert sum(outcome.good is False for outcome in outcomes) == MAX_CONCURRENT
+    [other] = [outcome for outcome in outcomes if outcome.good is None]  # no fault of its container
+    assert "resource temporarily unavailable" in other.text
+
+
+async def test_a_name_is_enough_for_a_tcp_probe(check: Callable[..., Any], port: int) -> None:
+    """It stands for ::1, too, where nobody listens."""
+    assert await check({"tcpSocket": {"port": port, "host": "localhost"}}) == Outcome(True)
 
 
 async def test_a_connection_is_enough_for_a_tcp_probe(check: Callable[..., Any], port: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orch.component.http.fair_queue import Bounds, FairQueue, Flow, QueueFull, Turns
+from orch.component.http.fair_queue import Bounds, FairQueue, Flow, Pace, QueueFull, Turns
 
 
 class Line:
@@ -189,6 +189,22 @@ async def test_work_falls_into_turns_of_the_loop_and_its_owners_rotate() -> None
     assert len({turn for _, turn in done}) == len(tasks)
     async with asyncio.timeout(1):
         await turns.take("a")
+
+
+@pytest.mark.looptime
+async def test_owners_begin_at_a_pace_in_rotation_and_so_do_their_parts() -> None:
+    pace, begun = Pace(10, 2), list[tuple[str, str]]()
+
+    async def begin(owner: str, part: str) -> None:
+        async with pace.turn(owner, part):
+            begun.append((owner, part))
+
+    loop = asyncio.get_running_loop()
+    wanted = [*20 * [("a", "1")], ("a", "2"), ("b", "1"), ("b", "1")]
+    began_s = loop.time()
+    await asyncio.gather(*(begin(*one) for one in wanted))
+    assert loop.time() - began_s == pytest.approx((len(wanted) - 2) / 10, abs=0.01)
+    assert [begun[:8].count(one) for one in (("a", "2"), ("b", "1"))] == [1, 2], begun
 
 
 async def test_who_gives_up_waiting_leaves_no_garbage() -> None:
