@@ -18,6 +18,7 @@ from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.http.connection import allow_pauses
+from orch.component.http.fair_queue import ANY_TIME_S, Bounds, Turns
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
@@ -43,6 +44,7 @@ class ContainerLogs:
         self._registry = registry
         self._now = now
         self._followers = 0
+        self._turns = Turns(Bounds(seats=1, wait_s=ANY_TIME_S))
 
     def add_to(self, app: web.Application) -> None:
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.handle)
@@ -120,12 +122,21 @@ class ContainerLogs:
             ended = not options.follow or self._state(pod, detail) not in _GOING_ON
             data = await asyncio.to_thread(file.read)
             if data:
-                yield shown.feed(data)
+                yield await self._filtered(shown, data, pod.metadata.namespace)
             elif ended:
                 return
             else:
                 yield b""
                 await asyncio.sleep(follow_interval_s(self._followers))
+
+    async def _filtered(self, shown: LogFilter, data: bytes, namespace: str | None) -> bytes:
+        """What of a piece is shown; that takes half of the loop's time, the namespaces in turn."""
+        loop = asyncio.get_running_loop()
+        async with self._turns.hold(namespace):
+            began_s = loop.time()
+            text = shown.feed(data)
+            await asyncio.sleep(loop.time() - began_s)
+        return text
 
     def _state(self, pod: Pod, detail: ContainerDetail) -> ContainerState | None:
         """None when it is no longer the newest instance."""

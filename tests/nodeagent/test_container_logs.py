@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from nodeagent.container_logs import FOLLOW_INTERVAL_S, ContainerLogs, follow_interval_s
+from nodeagent.pods.logs.reader import LogFilter
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerState
@@ -115,6 +118,28 @@ def test_many_followers_together_look_as_often_as_few(followers: int, interval_s
 
 
 @pytest.mark.slow
+@pytest.mark.may_block
+async def test_many_readers_have_half_of_the_loops_time_together(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sixty had read was filtered in one turn: it stalled the agent for 320 ms, again and
+    again, and a neighbour's pod started after twelve seconds.
+    """
+    now, spans, feed = asyncio.get_running_loop().time, list[tuple[float, float]](), LogFilter.feed
+
+    def take_long(shown: LogFilter, data: bytes) -> bytes:
+        began_s = now()
+        time.sleep(0.005)
+        spans.append((began_s, now()))
+        return feed(shown, data)
+
+    monkeypatch.setattr(LogFilter, "feed", take_long)
+    answers = [client.get("/containerLogs/default/web/app") for _ in range(20)]
+    assert {await one.text() for one in await asyncio.gather(*answers)} == {ANSWERS[0][1]}
+    for (began_s, ended_s), (next_s, _) in pairwise(spans):
+        assert next_s - ended_s > 0.9 * (ended_s - began_s), spans
+
+
 async def test_a_reader_may_pause_in_a_log(logs: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server pauses when its own client does."""
     monkeypatch.setattr(slow_clients, "STALL_S", 0.1)

@@ -112,11 +112,12 @@ def files(
     all volumes of the pod.
     """
     projected, room = _as_projected(volume), room or FileRoom()
-    chosen: dict[str, VolumeFile] = {}
+    chosen, known = dict[str, VolumeFile](), dict[bytes, bytes]()
     for source in projected.sources or ():
         for file in _files_of(pod, source, projected.defaultMode, objects, allocatable):
             room.take(1, len(file.content))
-            chosen[file.path] = file
+            content = known.setdefault(file.content, file.content)  # held once
+            chosen[file.path] = replace(file, content=content)
     _require_apart(chosen)
     room.take(len(_directories(chosen)))
     return list(chosen.values())
