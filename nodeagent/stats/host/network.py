@@ -22,6 +22,7 @@ _FIELDS = 17
 _USUAL_NAME = "eth0"
 _ROUTE_UP = 1
 _PAGE_BYTES = 4096
+_MOST_PAGES = 32  # some 1,000 interfaces: whoever may make them may make any number
 _MAYBE_MORE_BYTES = 3000  # the kernel returns a page at a time, cut between two lines
 
 
@@ -140,7 +141,7 @@ def _content(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = [os.read(fd, _PAGE_BYTES)]
-        while len(parts[-1]) > _MAYBE_MORE_BYTES:
+        while len(parts[-1]) > _MAYBE_MORE_BYTES and len(parts) < _MOST_PAGES:
             parts.append(os.read(fd, _PAGE_BYTES))
     finally:
         os.close(fd)

@@ -40,6 +40,17 @@ def test_only_whole_lines_of_real_interfaces_count(line: bytes, names: list[str]
     assert [interface.name for interface in network.parse_net_dev(HEADER + line)] == names
 
 
+def test_not_every_number_of_interfaces_is_read(tmp_path: Path) -> None:
+    """Of 3,000 of one pod each reading took 0.85 MiB, and 256 are remembered."""
+    line = b"%6d: 12345678 2345678 3 4 5 6 7 8 98765432 1098765 11 12 13 14 15 16\n"
+    (tmp_path / "7/net").mkdir(parents=True)
+    text = HEADER + b"".join(line % number for number in range(3000))
+    (tmp_path / "7/net/dev").write_bytes(text)
+    seen = network.read_network(str(tmp_path), 7, 0)
+    assert seen is not None
+    assert 1000 < len(seen.interfaces) < 2000
+
+
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_complete_interfaces_or_none(data: bytes) -> None:
     for text in (data, HEADER + data):
