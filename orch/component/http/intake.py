@@ -20,6 +20,7 @@ OWN_S = 0.002  # of a window, for one owner: twice that is a handshake and the r
 ALL_S = 0.004
 LITTLE_S = 0.0003  # of one owner: a few requests
 _OWED_S = 2 * OWN_S  # at which an owner waits: with what it left of the window before
+MOST_OWED_S = 0.020  # one that took longer did not compute: the machine stood still
 LOOK_S = 0.001  # until the next look whether the loop has a pause
 
 
@@ -90,7 +91,7 @@ class Intake:
         if is_pause:
             self._owed_s[owner] = max(owed_s, min(owed_s + seconds, _OWED_S))
         else:
-            self._owed_s[owner] = owed_s + seconds
+            self._owed_s[owner] = min(owed_s + seconds, MOST_OWED_S)
             self._all_s += seconds
         self._ever_s += seconds
         return more

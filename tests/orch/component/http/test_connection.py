@@ -295,7 +295,7 @@ LONG = {
 async def test_what_waits_for_time_of_the_loop_is_answered_like_anything_else(
     count: int, raw: bytes, served: Served, monkeypatch
 ) -> None:
-    monkeypatch.setattr(intake, "OWN_S", 1e-9)  # a slice in each window
+    monkeypatch.setattr(intake, "_OWED_S", 1e-9)  # a slice in a window, or in several
     monkeypatch.setattr(intake, "LITTLE_S", 1e-9)
     assert (await served.send(raw)).count(b"HTTP/1.1 200 OK\r\n") == count
     assert served.requests == count

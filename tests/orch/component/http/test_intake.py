@@ -6,7 +6,15 @@ import asyncio
 
 import pytest
 
-from orch.component.http.intake import ALL_S, LITTLE_S, LOOK_S, OWN_S, WINDOW_S, Intake
+from orch.component.http.intake import (
+    ALL_S,
+    LITTLE_S,
+    LOOK_S,
+    MOST_OWED_S,
+    OWN_S,
+    WINDOW_S,
+    Intake,
+)
 
 SLICE_S = OWN_S / 3.9  # four exceed a share, eight that and what was left of the one before
 
@@ -97,20 +105,29 @@ async def test_what_an_owner_left_of_the_window_before_it_has_in_this_one(
     assert clients.parsed[before:] == ["b"] * at_once
 
 
-async def test_a_slice_that_takes_long_is_paid_in_the_windows_after_it(clients: Clients) -> None:
-    """As a handshake may: those of many connections were computed in one turn of the loop."""
-    for name in "abc":
+def send_slow(clients: Clients, names: str, slice_s: float) -> None:
+    for name in names:
         clients.now_s += WINDOW_S
         slow = Client(clients, name, 1, "network")
-        slow.slice_s = 5 * WINDOW_S
+        slow.slice_s = slice_s
         clients.intake.take(slow)
+
+
+async def test_a_slice_that_takes_long_is_paid_in_the_windows_after_it(clients: Clients) -> None:
+    """As a handshake may: those of many connections were computed in one turn of the loop."""
+    send_slow(clients, "abc", MOST_OWED_S)
     assert clients.parsed == ["a"]
     windows = 0
     while len(clients.parsed) < 2:
         clients.now_s += WINDOW_S
         await clients.turns(2)
         windows += 1
-    assert windows >= 5 * WINDOW_S / OWN_S - 10
+    assert windows >= MOST_OWED_S / OWN_S - 7  # four went by, and two may be owed
+
+
+async def test_a_machine_that_stood_still_during_a_slice_is_not_paid_for(clients: Clients) -> None:
+    send_slow(clients, "abc", 10.0)
+    assert clients.parsed == ["a", "b", "c"]
 
 
 async def test_all_connections_of_an_owner_share_its_time(clients: Clients) -> None:
