@@ -7,7 +7,7 @@ on the event loop's thread alone and knows nothing of the medium.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import overload
@@ -210,7 +210,23 @@ class MirroredStorage:
         return self._table(prefix).below_at(prefix, revision)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Make durable changes visible: objects first, then the watches are woken."""
+        """Make durable changes visible: objects first, then the watches are woken.
+
+        A watch ends with its namespace: the next one of that name may be somebody else's.
+        """
+        start = 0
+        for count, change in enumerate(changes, 1):
+            if change.current is None and change.key.startswith(_NAMESPACES):
+                self._make_visible(changes[start:count])
+                self._end_within(change.key)
+                start = count
+        self._make_visible(changes[start:])
+
+    def _end_within(self, namespace_key: str) -> None:
+        for watch in [one for one in self._watches if _NAMESPACES + one.namespace == namespace_key]:
+            watch.end()
+
+    def _make_visible(self, changes: Sequence[Change]) -> None:
         by_table: dict[_KindTable, list[Change]] = {}
         for change in changes:
             table = self._table(change.key)
@@ -230,14 +246,6 @@ class MirroredStorage:
         self.shrink_history(MAX_HISTORY_BYTES)
         if self._holds:
             self._end_holds(changes)
-        if gone := {change.key for change in changes if change.current is None}:
-            self._end_within(gone)
-
-    def _end_within(self, gone: Collection[str]) -> None:
-        """A watch ends with its namespace: the next one of that name may be somebody else's."""
-        if any(key.startswith(_NAMESPACES) for key in gone):
-            for watch in [one for one in self._watches if _NAMESPACES + one.namespace in gone]:
-                watch.close()
 
     def shrink_history(self, max_bytes: int) -> None:
         """Bound what history holds; the kind with the most forgets, an eighth more than it must."""

@@ -155,31 +155,39 @@ class CursorWatch:
         self._prefix = prefix
         self.namespace = prefix.split("/")[2]  # "" for all, or of a kind that is in none
         self._position = history.position_after(from_revision)
+        self._last_position: int | None = None  # where it ends, once that is known
         self._revision = from_revision
         self._newest = newest
 
     @property
+    def _left(self) -> int:
+        """The number of changes that it has not looked at."""
+        last = self._last_position
+        return (self._history.end_position if last is None else last) - self._position
+
+    @property
     def revision(self) -> int:
-        if self._position == self._history.end_position:
-            return self._newest()
-        return self._revision
+        return self._revision if self._left else self._newest()
 
     @property
     def is_behind(self) -> bool:
-        return self._position != self._history.end_position
+        return self._left > 0
 
     def take(self) -> list[Change] | None:
         if self._closed or self._history.ended:
             return None
         for _ in range(LOOKED_AT // MAX_TAKEN):
-            if self._position == self._history.end_position:
-                break
-            found = self._history.read_some(self._position, self._revision)
+            if not (left := self._left):
+                return self._nothing()
+            found = self._history.read_some(self._position, self._revision)[:left]
             self._position += len(found)
             self._revision = found[-1].revision
             if own := self._own(found):
                 return own
         return []
+
+    def _nothing(self) -> list[Change] | None:
+        return [] if self._last_position is None else None
 
     def _own(self, changes: list[Change]) -> list[Change]:
         prefix = self._prefix
@@ -206,6 +214,11 @@ class CursorWatch:
             self._history.remove_callback(self._notify)
         else:
             self._history.add_callback(self._notify)
+
+    def end(self) -> None:
+        """After the changes that there are."""
+        self._last_position = self._history.end_position
+        self._notify()
 
     def close(self) -> None:
         self._closed = True
@@ -262,13 +275,14 @@ class ConcernedWatch(CursorWatch):
         return [c for c in super()._own(changes) if concern.value in concern.values(c)]
 
     def _keep_up(self) -> None:
-        if not super().is_behind:
+        if not super().is_behind and self._last_position is None:
             self._is_pushed = True
             self._index.add(self)
 
     def push(self, change: Change) -> None:
         """Add a change that concerns it; beyond a limit the watch has fallen behind."""
-        if self._fell_behind_at is not None or not change.key.startswith(self._prefix):
+        is_over = self._fell_behind_at is not None or self._last_position is not None
+        if is_over or not change.key.startswith(self._prefix):
             return
         self._pending.append(change)
         if len(self._pending) > MIN_KEPT:
@@ -303,7 +317,7 @@ class ConcernedWatch(CursorWatch):
             raise Compacted(self._fell_behind_at, self._newest())
         taken = _first_of(self._pending)
         self._pending = self._pending[len(taken) :]
-        return taken
+        return taken or self._nothing()
 
 
 class ConcernIndex:

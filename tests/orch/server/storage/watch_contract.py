@@ -74,20 +74,41 @@ class WatchContract:
 
     @pytest.mark.parametrize("concern", [None, MINE])
     async def test_a_watch_ends_with_its_namespace(self, storage, concern) -> None:
-        """Its reader may have no rights in the next namespace of the name."""
+        """After the last changes there. Its reader may have no rights in the next of the name."""
         await storage.create("/namespaces/a", b"{}")
-        everywhere, here, elsewhere = (
-            storage.watch(prefix, storage.revision, concern)
-            for prefix in ("/pods/", "/pods/a/", "/pods/ab/")
+        begun = storage.revision
+        first = await storage.create("/pods/a/x", b"mine")
+        late, here, everywhere, elsewhere = (
+            storage.watch(prefix, revision, concern)
+            for prefix, revision in (
+                ("/pods/a/", begun),
+                ("/pods/a/", storage.revision),
+                ("/pods/", storage.revision),
+                ("/pods/ab/", storage.revision),
+            )
         )
+        gone = await storage.delete("/pods/a/x")
         await storage.delete("/namespaces/a")
-        async with asyncio.timeout(10):
-            assert await here.changes() is None
         await storage.create("/namespaces/a", b"{}")
         await storage.create("/pods/a/x", b"mine")
-        assert [change.key for change in await everywhere.changes()] == ["/pods/a/x"]
-        assert here.take() is None
+        for watch, revisions in ((here, [gone.revision]), (late, [first.revision, gone.revision])):
+            async with asyncio.timeout(10):
+                while (found := await watch.changes()) is not None:
+                    assert [change.revision for change in found] == revisions[: len(found)]
+                    del revisions[: len(found)]
+            assert not revisions
+        assert [change.key for change in await everywhere.changes()] == ["/pods/a/x"] * 2
         assert elsewhere.take() == []
+
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_who_waits_is_told_that_a_namespace_has_ended(self, storage, concern) -> None:
+        await storage.create("/namespaces/a", b"{}")
+        watch = storage.watch("/pods/a/", storage.revision, concern)
+        waiting = asyncio.ensure_future(watch.changes())
+        await asyncio.sleep(0)
+        await storage.delete("/namespaces/a")
+        async with asyncio.timeout(10):
+            assert await waiting is None
 
     async def test_a_closed_watch_ends(self, storage) -> None:
         watch = storage.watch("/pods/", storage.revision)
