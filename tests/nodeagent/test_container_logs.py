@@ -117,7 +117,6 @@ def test_many_followers_together_look_as_often_as_few(followers: int, interval_s
     assert follow_interval_s(followers) == interval_s
 
 
-@pytest.mark.slow
 @pytest.mark.may_block
 async def test_many_readers_have_half_of_the_loops_time_together(
     client: Client, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +139,7 @@ async def test_many_readers_have_half_of_the_loops_time_together(
         assert next_s - ended_s > 0.9 * (ended_s - began_s), spans
 
 
+@pytest.mark.slow
 async def test_a_reader_may_pause_in_a_log(logs: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server pauses when its own client does."""
     monkeypatch.setattr(slow_clients, "STALL_S", 0.1)
