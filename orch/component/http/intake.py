@@ -20,7 +20,7 @@ OWN_S = 0.002  # of a window, for one owner: twice that is a handshake and the r
 ALL_S = 0.004
 LITTLE_S = 0.0003  # of one owner: a few requests
 _OWED_S = 2 * OWN_S  # at which an owner waits: with what it left of the window before
-MOST_OWED_S = 0.020  # one that took longer did not compute: the machine stood still
+MOST_OWED_S = 0.020  # what takes longer is mostly a machine that stood still
 LOOK_S = 0.001  # until the next look whether the loop has a pause
 
 

@@ -345,10 +345,12 @@ async def test_a_reset_ends_what_waits_for_the_look_up_of_the_name(
     transport = make(server="https://slow.example")
     asking = asyncio.ensure_future(transport.request("GET", "/"))
     await asyncio.to_thread(begun.wait, 30)
-    await transport.reset()
-    with pytest.raises(TransportError, match="its connections are dialled anew"):
-        await asking
-    released.set()
+    try:
+        await transport.reset()
+        with pytest.raises(TransportError, match="its connections are dialled anew"):
+            await asking
+    finally:
+        released.set()
 
 
 async def test_tokens_and_passwords_are_sent(make: MakeTransport, tmp_path: Path) -> None:

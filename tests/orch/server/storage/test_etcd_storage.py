@@ -270,15 +270,15 @@ async def test_the_history_of_many_large_writes_does_not_fill_etcd(
 ) -> None:
     """A tenant filled 2 GiB within minutes, before the first compaction: nobody could write."""
     monkeypatch.setattr(etcd_storage, "HISTORY_BYTES", 2_000_000)
-    with running_etcd("--quota-backend-bytes=20000000") as server:
+    with running_etcd("--quota-backend-bytes=50000000") as server:
         storage = storage_on(server.url, "/registry")
         await storage.open()
         stored = await storage.create("/pods/a/x", b"")
-        for number in range(80):
+        for number in range(160):
             stored = await storage.update("/pods/a/x", b"x" * 500_000, stored.revision)
             if number % 4 == 0:
                 await storage.check()
-                await asyncio.sleep(0.2)  # in which etcd makes room
+                await asyncio.sleep(0.1)  # in which etcd makes room, for a hundred writes in time
         await storage.close()
 
 
