@@ -19,6 +19,7 @@ MERGE, STRATEGIC, PATCH = (
 )
 APPLY = "application/apply-patch+yaml"
 AS = "?fieldManager=mallory&dryRun=All"
+LONG_NAME = "k." * 1_400_000 + "k/a"  # each label of it took 150 bytes to match
 MANY = 4_500  # elements of four values each: just below the bound
 
 

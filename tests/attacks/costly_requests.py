@@ -6,6 +6,7 @@ from tests.attacks.costly import (
     BINDINGS,
     CORE,
     DRY,
+    LONG_NAME,
     MANY,
     REVIEWS,
     ROLES,
@@ -93,6 +94,26 @@ REQUESTS: dict[str, dict[str, Attack]] = {
                 labelSelector={"requirements": [{"key": "!" * 60, "operator": "Exists"}] * MANY}
             ),
             422,
+        ),
+        "a review of a long key": Attack(
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: review(
+                labelSelector={"requirements": [{"key": LONG_NAME, "operator": "Exists"}]}
+            ),
+            422,
+        ),
+        "a review of a long field": Attack(
+            MALLORY,
+            "POST",
+            f"{REVIEWS}/selfsubjectaccessreviews",
+            lambda: review(
+                fieldSelector={
+                    "requirements": [{"key": "k", "operator": "In", "values": ["=" * 28_000]}] * 100
+                }
+            ),
+            201,
         ),
         "a review of many values": Attack(
             MALLORY,
@@ -211,6 +232,9 @@ REQUESTS: dict[str, dict[str, Attack]] = {
             f"{CORE}/pods" + DRY,
             lambda: pod("x", securityContext={"sysctls": [{}] * 9_000}),
             400,
+        ),
+        "a long name": Attack(
+            TENANT, "POST", f"{CORE}/configmaps" + DRY, lambda: named(LONG_NAME), 422
         ),
         "many invalid labels": Attack(
             TENANT,

@@ -22,6 +22,7 @@ from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.document import Document
+from orch.server.request.attributes import RequestInfo
 from orch.server.storage.base import Stored
 from orch.wire import times
 from orch.wire.errors import Cause, bad_request
@@ -36,7 +37,6 @@ from orch.wire.records.authentication import (
 from orch.wire.records.authorization import (
     LocalSubjectAccessReview,
     SelfSubjectAccessReview,
-    SelfSubjectAccessReviewSpec,
     SelfSubjectRulesReview,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
@@ -105,7 +105,7 @@ class Reviews:
         identity, is_local = call.identity, isinstance(review, LocalSubjectAccessReview)
         allowed = ("namespace",) if is_local else ()
         found = [*review_checks.metadata_causes(sent, allowed=allowed)]
-        found += review_checks.attribute_causes(spec)
+        found += await turns.compute(partial(list, review_checks.attribute_causes(spec)))
         if isinstance(spec, SubjectAccessReviewSpec):
             found += review_checks.subject_causes(spec)
             extra = {key: tuple(values) for key, values in spec.extra.items()}
@@ -116,7 +116,8 @@ class Reviews:
             known_as = aliases.names_of_namespace(name) if call.info.alias else (name,)
             found += review_checks.local_causes(spec, known_as)
         _require(call, found)
-        return await answered(partial(self._status, identity, spec))
+        info, note = await turns.compute(partial(review_checks.request_of, spec))
+        return await answered(partial(self._status, identity, info, note))
 
     async def _self_rules(
         self, call: Call, document: Document, review: SelfSubjectRulesReview
@@ -145,9 +146,8 @@ class Reviews:
         document["metadata"] = {"creationTimestamp": times.format_time(self.now())}
         return SelfSubjectReviewStatus(userInfo=user_info(call.identity)).to_wire()
 
-    def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> dict[str, Any]:
+    def _status(self, identity: Identity, info: RequestInfo, note: str) -> dict[str, Any]:
         """A `SubjectAccessReviewStatus`, built as JSON data directly, since these are frequent."""
-        info, note = review_checks.request_of(spec)
         decision = self.authorizer.decide(identity, info)
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.denied:

@@ -226,7 +226,7 @@ def _scale_causes(scale: Document, path: str) -> Iterator[Cause]:
         text: Any = scale.get(name)
         if text is None:
             continue
-        if not _PLAIN_PATH.fullmatch(text) or len(text) > _PATH_MAX:
+        if len(text) > _PATH_MAX or not _PLAIN_PATH.fullmatch(text):
             why = "should be a json path in dot notation: .spec.replicas"
             yield causes.invalid_value(f"{path}.{name}", text, why)
         elif not text.startswith(allowed):
