@@ -66,13 +66,14 @@ class JsonApi:
         """A list or a Table, with the items or rows of every page; TransportError for others."""
         server = self.transport.config.server
         whole, size = await self._page(path, params, accept)
-        token = raw.text(whole, "metadata", "continue")
+        token, seen = raw.text(whole, "metadata", "continue"), set[int]()
         for _ in range(MAX_PAGES):
             if not token:
                 return whole
+            seen.add(hash(token))
             page, more = await self._page(path, {**params, "continue": token}, accept)
-            before, token, size = token, raw.text(page, "metadata", "continue"), size + more
-            if token == before:
+            token, size = raw.text(page, "metadata", "continue"), size + more
+            if hash(token) in seen:
                 raise TransportError(f"{server} answered a page of {path} that leads to itself")
             if size > answers.MAX_BYTES:
                 break

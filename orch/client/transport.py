@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     from orch.client.resolver import Resolver
 
-    Judge = Callable[[aiohttp.ClientResponse], Awaitable[None]]
+    Send = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+    Judge = Callable[[aiohttp.ClientRequest, Send], Awaitable[aiohttp.ClientResponse]]
 
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
 _REFUSAL_BYTES = 2**20
@@ -176,13 +177,16 @@ class Transport:
 
         Any answer but an agreement is the Response. A message has at most 4 MiB.
         """
-
         refused: list[Response] = []
 
-        async def judge(answer: aiohttp.ClientResponse) -> None:
-            if answer.status != HTTPStatus.SWITCHING_PROTOCOLS:
+        async def judge(request: aiohttp.ClientRequest, send: Send) -> aiohttp.ClientResponse:
+            answer = await send(request)
+            if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                return answer
+            with contextlib.closing(answer):
                 body = await answers.beginning(answer, _REFUSAL_BYTES)
-                refused.append(Response(answer.status, body, answer.headers))
+            refused.append(Response(answer.status, body, answer.headers))
+            raise TransportError("refused")  # or a redirection would be followed
 
         async with contextlib.AsyncExitStack() as ends:
             opened: aiohttp.ClientWebSocketResponse | Response
@@ -301,7 +305,7 @@ class Transport:
 
     async def _dial(self, judge: Judge | None = None) -> aiohttp.ClientSession:
         """A session with connections of its own, and the certificates as they are now; `judge`
-        sees every answer.
+        stands between it and every answer.
         """
         import aiohttp
 
@@ -321,7 +325,7 @@ class Transport:
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
-            raise_for_status=judge or False,
+            middlewares=(judge,) if judge else (),
         )
 
     async def _authorization(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
-from orch.client.transport import Stream, Transport, TransportError
+from orch.client.transport import Response, Stream, Transport, TransportError
 from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
@@ -518,6 +518,12 @@ async def test_a_broken_off_answer_is_reported(make: MakeTransport, server: Serv
 
 async def test_redirects_are_not_followed(make: MakeTransport) -> None:
     assert (await make().request("GET", "/redirect")).status == 302
+
+
+async def test_redirections_of_a_websocket_are_not_followed(make: MakeTransport) -> None:
+    async with make().websocket("/redirect", ()) as opened:
+        assert isinstance(opened, Response)
+        assert opened.status == 302
 
 
 async def test_no_cookies_are_kept(make: MakeTransport, server: Server) -> None:
