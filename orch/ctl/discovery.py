@@ -134,7 +134,7 @@ def _resource(group: str, version: str, record: Any) -> Resource:
         singular=raw.text(record, "singularName") or kind.lower(),
         kind=kind,
         namespaced=record.get("namespaced") is True,
-        short_names=tuple(record.get("shortNames") or ()),
-        verbs=tuple(record.get("verbs") or ()),
-        categories=tuple(record.get("categories") or ()),
+        short_names=raw.texts(record, "shortNames"),
+        verbs=raw.texts(record, "verbs"),
+        categories=raw.texts(record, "categories"),
     )

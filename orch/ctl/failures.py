@@ -58,6 +58,8 @@ def explain(error: Exception) -> str | None:
         return one_line(_refusal(error))
     if isinstance(error, TransportError):
         return one_line(f"{error}; {_transport_hint(str(error))}")
+    if isinstance(error, RecursionError):
+        return "what there is to show is nested too deeply; ask for less of it, by its path"
     if isinstance(error, PatchError | CommandFailed | SetupError):
         return one_line(str(error))
     return None

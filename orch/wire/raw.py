@@ -24,6 +24,12 @@ def text(record: Any, *path: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def texts(record: Any, *path: str) -> tuple[str, ...]:
+    """The texts of the list at a path; () when there is none."""
+    found = value(record, *path)
+    return tuple(t for t in found if isinstance(t, str)) if isinstance(found, list) else ()
+
+
 def number(record: Any, *path: str) -> int:
     """The whole number at a path; 0 when there is none."""
     found = value(record, *path)

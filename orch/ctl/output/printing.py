@@ -63,7 +63,7 @@ def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str
         keys = [key.rpartition("/")[2].upper() for key in options.label_columns]
         rows.append(_row(options, "NAMESPACE", [*names, *keys], "LABELS"))
     for record in raw.records(table, "rows"):
-        cells = raw.value(record, "cells") or []
+        cells = raw.value(record, "cells")
         shown = [
             (options.prefix if raw.text(definitions[n], "format") == "name" else "")
             + _cell(cells, n)
@@ -82,9 +82,9 @@ def _row(options: TableOptions, namespace: str, cells: list[str], labels: str) -
     return [*before, *cells, *after]
 
 
-def _cell(cells: Sequence[Any], number: int) -> str:
+def _cell(cells: Any, number: int) -> str:
     """A cell as text; the first of several lines, as other clients show them."""
-    value = cells[number] if number < len(cells) else None
+    value = cells[number] if isinstance(cells, list) and number < len(cells) else None
     text = str(value).lower() if isinstance(value, bool) else str(value)
     first, *more = ("<none>" if value is None else text).splitlines() or [""]
     return f"{first}..." if more else first

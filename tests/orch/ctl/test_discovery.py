@@ -74,6 +74,12 @@ async def test_a_group_that_is_served_but_not_listed_is_found_by_its_name(
     assert (await orchctl("get", "lease")).err.startswith("error: the server has no resource type")
 
 
+async def test_lists_of_odd_types_have_what_texts_there_are(orchctl: Orchctl, api: HttpApi) -> None:
+    odd = {"name": "pods", "kind": "Pod", "namespaced": True, "shortNames": [5, "po"], "verbs": 5}
+    api.answers["GET", "/api/v1"] = Answer({"resources": [{**odd, "categories": {"a": 1}}]})
+    assert (await orchctl("get", "po", "-o", "name")).code == 0
+
+
 async def test_a_word_nobody_answers_to_is_an_error(orchctl: Orchctl) -> None:
     result = await orchctl("get", "widgets")
     assert result.code == 1

@@ -25,5 +25,7 @@ def test_values_of_another_type_read_as_absent() -> None:
     assert raw.text("not a record", "a") == ""
 
 
-def test_only_the_objects_of_a_list_are_given() -> None:
+def test_only_the_objects_or_texts_of_a_list_are_given() -> None:
     assert raw.records(RECORD, "l") == [{"x": 1}]
+    assert raw.texts(RECORD, "l") == ("stray",)
+    assert raw.texts(RECORD, "a") == ()

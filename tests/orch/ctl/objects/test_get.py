@@ -102,9 +102,35 @@ async def test_a_name_that_a_terminal_would_obey_is_escaped(orchctl: Orchctl, ap
     assert (await orchctl("get", "pods", "-o", "name")).lines == ["pod/a\\x1b]0;b\\x07"]
 
 
+@pytest.mark.parametrize("cells", [5, {"a": 1}, True, None])
+async def test_cells_that_are_no_list_are_none(
+    orchctl: Orchctl, api: HttpApi, cells: object
+) -> None:
+    table = {
+        "kind": "Table",
+        "columnDefinitions": [{"name": "Name", "type": "string"}],
+        "rows": [{"cells": cells, "object": {"metadata": {"name": "a"}}}],
+    }
+    api.answers["GET", PODS] = Answer(table)
+    assert (await orchctl("get", "pods")).lines == ["NAME", "<none>"]
+
+
+@pytest.mark.parametrize("output", ["yaml", "json", "jsonpath={..a}", "custom-columns=A:.spec"])
+async def test_an_answer_nested_too_deeply_is_an_error_without_a_trace(
+    orchctl: Orchctl, api: HttpApi, output: str
+) -> None:
+    spec = '{"a":' * 1_020 + "1" + "}" * 1_020  # the reader takes no more
+    api.answers["GET", f"{PODS}/deep"] = Answer(f'{{"kind": "Pod", "spec": {spec}}}')
+    result = await orchctl("get", "pod", "deep", "-o", output)
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert "nested too deeply" in result.err
+
+
 async def test_a_page_that_leads_to_itself_is_an_error(orchctl: Orchctl, api: HttpApi) -> None:
-    endless = {"kind": "PodList", "metadata": {"continue": "same"}, "items": []}
-    api.answers["GET", PODS] = Answer(endless)
+    pages = [
+        Answer({"kind": "PodList", "metadata": {"continue": to}, "items": []}) for to in "2121"
+    ]
+    api.answers["GET", PODS] = pages
     result = await orchctl("get", "pods", "-o", "json")
     assert result.code == 1
     assert "leads to itself" in result.err
