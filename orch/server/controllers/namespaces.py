@@ -8,6 +8,7 @@ When pod security is tightened, the pods that are already there are looked throu
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from datetime import datetime
@@ -22,7 +23,7 @@ from orch.server.objects.document import Document, ObjectTarget, decode, prefix_
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import Storage, StorageFailed, Stored
+from orch.server.storage.base import Storage, StorageFailed, StorageFull, Stored
 from orch.server.strategy import namespaces, priority_classes
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError
@@ -83,7 +84,8 @@ async def _empty(backend: Backend, document: Document) -> None:
         return
     # Every write queued before the namespace began to terminate is visible after this. It comes
     # last, because a full disk that refuses it may still delete.
-    await backend.storage.check()
+    with contextlib.suppress(StorageFull):
+        await backend.storage.check()
     if _has_contents(backend, name):
         return
     target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")

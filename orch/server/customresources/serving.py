@@ -9,6 +9,7 @@ itself: what they write is the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, ObjectTarget, decode, place_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.modify import modify
-from orch.server.storage.base import StorageFailed, Stored
+from orch.server.storage.base import StorageFailed, StorageFull, Stored
 from orch.server.strategy import definitions
 from orch.server.strategy.base import Strategy
 from orch.wire import times
@@ -182,7 +183,8 @@ class CustomKinds:
             if self._has_objects(found[0]) or loop.time() < since_s + self._others_lag_s:
                 return
             # Every creation that was let through before is visible after this.
-            await self._backend.storage.check()
+            with contextlib.suppress(StorageFull):
+                await self._backend.storage.check()
             if self._has_objects(found[0]):
                 return
             # What they owned goes while it can still be told that they are gone.

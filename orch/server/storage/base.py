@@ -206,7 +206,9 @@ class Storage(Protocol):
     async def close(self) -> None: ...
 
     async def check(self) -> None:
-        """StorageFailed unless a write would succeed now."""
+        """StorageFailed unless a write would succeed now; StorageFull if only changes and deletions
+        would. What was queued before is written then, as without a failure.
+        """
 
     async def settle(self) -> None:
         """Reads after this see every write answered before it, also by other servers.

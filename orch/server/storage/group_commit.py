@@ -255,7 +255,8 @@ class _Writer:
                 log.exception("committing %d writes failed unexpectedly", len(changes))
             self._undo(changes)
             self._revision = start
-            failure = StorageFailed(str(error))
+            known = type(error) if isinstance(error, StorageFailed) else StorageFailed
+            failure = known(str(error))
             others = [queued for queued in batch if not _creates(queued)]
             if not 0 < len(others) < len(batch):
                 return [], [(future, failure) for future, _ in answers]

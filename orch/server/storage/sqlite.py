@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from orch.server.storage.base import Change, StorageFailed, Stored
+from orch.server.storage.base import Change, StorageFailed, StorageFull, Stored
 from orch.server.storage.group_commit import GroupCommitStorage
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ _SCHEMA = (
 )
 _NOTE_BYTES = 4096  # of the reserve
 _PAGE_BYTES = 4096
+_ROOM_BYTES = 1024 * 1024  # with less left, the disk counts as full: larger objects are refused
 _LOG_PAGES = 600  # about so many are written back after a commit; at 1000 SQLite does it amid one
 _SKIPPED = 1_000_000  # revisions: more than are given between two notes
 _FULL = "database or disk is full"  # as SQLite says it
@@ -102,6 +103,8 @@ class SqliteMedium:
             self._commit(connection, changes, revision)
             if not changes:
                 self._reserve.refill(revision)
+                if self._reserve.is_spent or self._reserve.has_no_room(_ROOM_BYTES):
+                    raise StorageFull(f"cannot create objects in {self._path}: {_FULL}")
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write {self._path}: {_why(error)}") from error
         self._logged += 1 + sum(map(_pages, changes))
@@ -230,11 +233,11 @@ class _Reserve:
             self.is_spent = error.errno in (errno.ENOSPC, errno.EDQUOT)
         self.note(revision)
 
-    def has_no_room(self) -> bool:
-        """Whether the disk, or the server's part of it, takes not one page more."""
+    def has_no_room(self, size: int = _PAGE_BYTES) -> bool:
+        """Whether the disk, or the server's part of it, does not take so much more."""
         try:
             with tempfile.TemporaryFile(dir=self._path.parent) as file:
-                os.posix_fallocate(file.fileno(), 0, _NOTE_BYTES)
+                os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             return error.errno in (errno.ENOSPC, errno.EDQUOT)
         return False

@@ -11,7 +11,7 @@ from orch.server.objects.create import create
 from orch.server.objects.delete import delete
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
-from orch.server.storage.base import Change, StorageFailed
+from orch.server.storage.base import Change, StorageFailed, StorageFull
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.objects.places import made, place, pod, read
 
@@ -93,6 +93,22 @@ async def test_a_failing_medium_is_for_the_next_round(
     await empty_terminating(backend)
     assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_where_nothing_can_be_created_namespaces_go_all_the_same(
+    backend: Backend, medium: FakeMedium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await leaving(backend, pod("loose"))
+    commit = medium.commit
+
+    def commit_changes(changes: Sequence[Change], revision: int) -> None:
+        commit(changes, revision)
+        if not changes:
+            raise StorageFull("disk full")
+
+    monkeypatch.setattr(medium, "commit", commit_changes)
     await empty_terminating(backend)
     assert read(backend, place("Namespace", "x")) is None
 

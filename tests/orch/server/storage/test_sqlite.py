@@ -292,6 +292,26 @@ async def test_a_quota_that_is_used_up_is_a_full_disk_and_a_broken_one_is_not(
     await storage.close()
 
 
+async def test_a_check_says_that_the_disk_is_full_though_the_log_has_room(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects cannot be created then, and nobody was told."""
+    storage = SqliteStorage(path)
+    await storage.open()
+    for _ in range(10):
+        await storage.check()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        with pytest.raises(base.StorageFull, match="cannot create"):
+            await storage.check()
+    await storage.check()
+    await storage.close()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
@@ -327,6 +347,8 @@ async def test_on_a_full_disk_objects_are_deleted_and_changed_also_after_a_resta
     fill(small_disk)
     with pytest.raises(base.StorageFailed, match="full"):  # what is left is not for new objects
         await storage.create("/pods/a/new", os.urandom(3000))
+    with pytest.raises(base.StorageFull):
+        await storage.check()
     await storage.close()
 
     again = SqliteStorage(path)
