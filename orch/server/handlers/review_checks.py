@@ -19,7 +19,12 @@ from orch.wire.records.authorization import (
     SelfSubjectAccessReviewSpec,
     SubjectAccessReviewSpec,
 )
-from orch.wire.selectors import MAX_REQUIREMENTS, parse_field_selector, parse_label_selector
+from orch.wire.selectors import (
+    MAX_LENGTH,
+    MAX_REQUIREMENTS,
+    parse_field_selector,
+    parse_label_selector,
+)
 from orch.wire.validation import qualified_name_problems
 
 RESOURCE = "spec.resourceAuthorizationAttributes"
@@ -168,6 +173,8 @@ def _field_term(requirement: SelectorRequirement) -> str:
     if sign is None or len(requirement.values) != 1:
         return ""
     value = requirement.values[0]
+    if len(value) > MAX_LENGTH:
+        return ""
     for special in ("\\", ",", "="):
         value = value.replace(special, f"\\{special}")
     return f"{requirement.key}{sign}{value}"
