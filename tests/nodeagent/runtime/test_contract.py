@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.archives.reports import criu_reason
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
 from nodeagent.runtime.endpoint import StreamOptions
@@ -253,7 +254,13 @@ async def test_a_checkpoint_is_a_private_archive_and_the_container_keeps_running
     container_id = await subject.running()
     location = tmp_path / "a.tar"
 
-    await subject.runtime.checkpoint_container(container_id, location=str(location), timeout_s=60)
+    try:
+        await subject.runtime.checkpoint_container(
+            container_id, location=str(location), timeout_s=60
+        )
+    except base.RuntimeCallError as error:
+        error.add_note(criu_reason(str(error)))
+        raise
 
     assert stat.S_IMODE(location.stat().st_mode) == 0o600
     with tarfile.open(location) as archive:
