@@ -31,7 +31,8 @@ spec:
   containers:
   - name: app
     image: localhost/busybox:1
-    command: [sh, -c, "while true; do i=$((i+1)); done"]
+    # With memory that takes a while to dump: a test has to meet it frozen.
+    command: [sh, -c, "large=$(yes | head -c 40000000); while true; do i=$((i+1)); done"]
 """
 CONFIG = {
     "apiVersion": "nodeagent.config.orch.io/v1beta1",
