@@ -127,7 +127,7 @@ class SqliteMedium:
         try:
             _transact(connection, changes)
         except sqlite3.OperationalError as error:
-            if begins or not changes or not self._is_full(error):
+            if begins or not self._is_full(error):
                 raise
             self._reserve.spend()
             # What is in the log goes to the file, and the log begins anew in the same place.

@@ -360,3 +360,19 @@ async def test_on_a_full_disk_objects_are_deleted_and_changed_also_after_a_resta
     await again.check()
     await again.create("/pods/a/new", b"1")
     await again.close()
+
+
+@pytest.mark.real
+@pytest.mark.may_block
+async def test_a_check_on_a_full_disk_whose_log_has_no_room_leaves_room_for_deletions(
+    small_disk: Path,
+) -> None:
+    storage = SqliteStorage(small_disk / "state.db")
+    await storage.open()
+    stored = await storage.create("/pods/a/x", os.urandom(3000))
+    fill(small_disk)
+    for _ in range(50):
+        with pytest.raises(base.StorageFull):
+            await storage.check()
+    await storage.delete(stored.key)
+    await storage.close()
