@@ -60,12 +60,19 @@ class Witness:
         for thread in threads:
             thread.start()
         if all(event.wait(_TIMEOUT_S) for event in ready):
+            self._forget()
             print("ready", flush=True)
         sys.stdin.read()
         self._stop.set()
         for thread in threads:
             thread.join(_TIMEOUT_S)
         print(json.dumps(self._report()), flush=True)
+
+    def _forget(self) -> None:
+        """The first of each took a handshake beside three others, before anybody attacked."""
+        self._stalls_ms[1:] = []
+        self._tenant_ms.clear()
+        self._lease_late_s = 0.0
 
     def _report(self) -> dict[str, Any]:
         return {
