@@ -176,7 +176,7 @@ def _taint_problem(pod: Pod, node: Node) -> Refusal | None:
     """Only what evicts counts, and static pods tolerate all of that."""
     if podspec.is_static(pod):
         return None
-    taint = fit.untolerated(pod, node, NO_EXECUTE)
+    taint = fit.untolerated(podspec.Tolerations(pod.spec.tolerations), node, NO_EXECUTE)
     if taint is None:
         return None
     shown = f"{taint.key}: {taint.value or ''}"

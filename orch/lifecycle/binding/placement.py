@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from orch.wire import names, quantity, raw
 from orch.wire.podrules import fit, podspec
 from orch.wire.podrules.fit import HostPort, NodeChoice, given
+from orch.wire.podrules.podspec import Tolerations
 from orch.wire.podrules.resources import STANDARD
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
@@ -61,14 +62,36 @@ def demand(pod: Pod) -> Demand:
     return taken | {PODS: 1000}
 
 
+class Wishes(NamedTuple):
+    """What a pod asks of any node, read once for all of them."""
+
+    namespace: str
+    is_critical: bool
+    choice: NodeChoice
+    tolerations: Tolerations
+    ports: Sequence[HostPort]
+    amounts: Mapping[str, int]  # of resources, in thousandths
+
+    @classmethod
+    def of(cls, pod: Pod, wanted: Demand) -> Self:
+        return cls(
+            namespace=pod.metadata.namespace or "",
+            is_critical=(pod.spec.priority or 0) >= names.CRITICAL_PRIORITY,  # as the API server
+            choice=fit.node_choice(pod),
+            tolerations=Tolerations(pod.spec.tolerations),
+            ports=_ports(wanted),
+            amounts={what: amount for what, amount in wanted.items() if isinstance(what, str)},
+        )
+
+
 def place(pod: Pod, wanted: Demand, rooms: Collection[Room]) -> Room | str:
     """The emptiest room in which the pod fits, or why there is none."""
-    choice = fit.node_choice(pod)
-    if wish := next(_unweighed(pod, choice), None):
+    wishes = Wishes.of(pod, wanted)
+    if wish := next(_unweighed(pod, wishes.choice), None):
         return f"{wish} is not weighed here: set spec.nodeName, or let another scheduler choose"
     reasons, fitting = Counter[str](), list[Room]()
     for room in rooms:
-        if refused := refusals(pod, wanted, choice, room):
+        if refused := refusals(wishes, room):
             reasons.update(refused)
         else:
             fitting.append(room)
@@ -77,22 +100,24 @@ def place(pod: Pod, wanted: Demand, rooms: Collection[Room]) -> Room | str:
     return explanation(reasons, len(rooms))
 
 
-def refusals(pod: Pod, wanted: Demand, choice: NodeChoice, room: Room) -> Sequence[str]:
+def refusals(wishes: Wishes, room: Room) -> Sequence[str]:
     """Why the pod does not fit; nothing when it does."""
-    node, namespace = room.node, pod.metadata.namespace or ""
-    if node.spec.unschedulable and not podspec.is_tolerated(_CORDON, pod.spec.tolerations):
+    node = room.node
+    if node.spec.unschedulable and not wishes.tolerations.of(_CORDON):
         return ("node(s) were unschedulable",)
-    if taint := fit.untolerated(pod, node, podspec.NO_SCHEDULE, podspec.NO_EXECUTE):
+    effects = (podspec.NO_SCHEDULE, podspec.NO_EXECUTE)
+    if taint := fit.untolerated(wishes.tolerations, node, *effects):
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value or ''}}}",)
-    if not choice.matches(node):
+    if not wishes.choice.matches(node):
         return ("node(s) didn't match Pod's node affinity/selector",)
-    if (ports := _ports(wanted)) and fit.used_port(ports, _ports(room.in_use)):
+    if wishes.ports and fit.used_port(wishes.ports, _ports(room.in_use)):
         return ("node(s) didn't have free ports for the requested pod ports",)
-    is_critical = (pod.spec.priority or 0) >= names.CRITICAL_PRIORITY  # as the API server judges
-    if (node.metadata.name, namespace) in room.closed and not is_critical:
+    if (node.metadata.name, wishes.namespace) in room.closed and not wishes.is_critical:
         return ("node(s) had no memory for more pods of the namespace (--max-node-mib)",)
-    asked = ((name, amount) for name, amount in wanted.items() if isinstance(name, str))
-    lacking = [name for name, amount in asked if room.in_use[name] + amount > room.size(name)]
+    lacking = [
+        name for name, amount in wishes.amounts.items()
+        if room.in_use[name] + amount > room.size(name)
+    ]  # fmt: skip
     return ["Too many pods" if name == PODS else f"Insufficient {name}" for name in lacking]
 
 

@@ -141,10 +141,9 @@ def _more(granted: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> Mappin
     return found
 
 
-def untolerated(pod: Pod, node: Node, *effects: str) -> Taint | None:
-    """The node's first taint of such an effect that the pod does not tolerate."""
-    taints = [taint for taint in node.spec.taints or () if taint.effect in effects]
-    tolerations = Tolerations(pod.spec.tolerations if taints else ())
+def untolerated(tolerations: Tolerations, node: Node, *effects: str) -> Taint | None:
+    """The node's first taint of such an effect that is not tolerated."""
+    taints = (taint for taint in node.spec.taints or () if taint.effect in effects)
     return next((taint for taint in taints if not tolerations.of(taint)), None)
 
 

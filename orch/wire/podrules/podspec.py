@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 from orch.wire import names, quantity, raw
@@ -41,6 +42,7 @@ NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = EFFECTS = (
 )  # fmt: skip
 # How long a pod without tolerations of its own stays on a node with one of these taints.
 DEFAULT_TOLERATION_S = 300
+_EQUAL = (None, "", "Equal")  # operators
 TOLERATED_BY_DEFAULT = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
 
 
@@ -295,35 +297,31 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    if toleration.operator not in (None, "", "Equal") or not toleration.key:
+    if toleration.operator not in _EQUAL or not toleration.key:
         return False
     return (toleration.value or "") == (taint.value or "")
 
 
-def is_tolerated(taint: Taint, tolerations: Iterable[Toleration] | None) -> bool:
-    return any(tolerates(toleration, taint) for toleration in tolerations or ())
-
-
 class Tolerations:
-    """Those of a pod by their keys: it may have 10,000, and a node as many taints. Of those without
-    a key, which tolerate all, the one for the shortest time stands for all of its effect.
+    """Those of a pod, found by what they tolerate: it may have 40,000, and a node as many taints.
+    Of those that tolerate the same, the one for the shortest time stands for all.
     """
 
     def __init__(self, listed: Iterable[Toleration] | None) -> None:
-        self._by_key: dict[str, list[Toleration]] = {}
-        self._general: dict[str, Toleration] = {}  # by effect
+        self._found: dict[tuple[str, str | None, str], Toleration] = {}
         for one in listed or ():
-            if one.key:
-                self._by_key.setdefault(one.key, []).append(one)
-            elif one.operator == "Exists":
-                held = self._general.get(one.effect or "")
+            value = None if one.operator == "Exists" else one.value or ""
+            if value is None or one.operator in _EQUAL:
+                kind = (one.key or "", value, one.effect or "")
+                held = self._found.get(kind)
                 if held is None or _lasts_s(one) < _lasts_s(held):
-                    self._general[one.effect or ""] = one
+                    self._found[kind] = one
 
     def of(self, taint: Taint) -> list[Toleration]:
         """Those that tolerate it."""
-        asked = (*self._general.values(), *self._by_key.get(taint.key, ()))
-        return [one for one in asked if tolerates(one, taint)]
+        kinds = product((taint.key, ""), (None, taint.value or ""), (taint.effect, ""))
+        found = (self._found.get(kind) for kind in kinds)
+        return [one for one in found if one is not None and tolerates(one, taint)]
 
 
 def _lasts_s(toleration: Toleration) -> float:

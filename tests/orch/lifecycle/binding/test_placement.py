@@ -30,8 +30,7 @@ def pod(name: str = "p", requests: dict[str, str] | None = None, **spec: Any) ->
 
 
 def refusals(one: Pod, room: Room) -> list[str]:
-    choice = fit.node_choice(one)
-    return [*placement.refusals(one, placement.demand(one), choice, room)]
+    return [*placement.refusals(placement.Wishes.of(one, placement.demand(one)), room)]
 
 
 def room_with(*pods: Pod, on: Node | None = None) -> Room:
@@ -185,3 +184,18 @@ def test_thousands_of_amounts_are_neither_read_nor_weighed() -> None:
     assert refusals(pod(requests={"example.com/r7": "2"}), room) == ["Insufficient example.com/r7"]
     assert refusals(pod(requests={"cpu": "1001m"}), room) == ["Insufficient cpu"]
     assert time.process_time() - began_s < 0.5  # adding up all of it takes ten times that
+
+
+@pytest.mark.parametrize(
+    "spec", [{"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}, {"unschedulable": True}]
+)
+def test_thousands_of_tolerations_are_read_once_for_all_nodes(spec: dict[str, Any]) -> None:
+    """A tenant's pod with 40,000 took a round of 100 nodes 4 s."""
+    listed = [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
+    listed += [{"key": "dedicated", "value": f"{number}"} for number in range(10_000)]
+    one = pod(tolerations=listed)
+    rooms = [room_with(on=node(f"n{number}", **spec)) for number in range(400)]
+    began_s = time.process_time()
+    told = placement.place(one, placement.demand(one), rooms)
+    assert isinstance(told, str) and told.startswith("0/400 nodes are available: 400 node(s)")
+    assert time.process_time() - began_s < 0.5

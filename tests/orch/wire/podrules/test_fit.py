@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from orch.wire.podrules import fit, podspec
 from orch.wire.podrules.fit import HostPort
+from orch.wire.podrules.podspec import Tolerations
 from orch.wire.records.core import Node, NodeSpec, Taint
 from orch.wire.records.meta import ObjectMeta
-from orch.wire.records.pods import Pod, PodStatus
+from orch.wire.records.pods import Pod, PodStatus, Toleration
 
 LABELS = {"disk": "ssd", "cores": "8", "zone": "a"}
 NODE = Node(metadata=ObjectMeta(name="n1", labels=LABELS))
@@ -105,11 +106,11 @@ def test_an_endless_choice_matches_nothing_and_costs_little(terms: list[Any]) ->
 def test_the_taints_of_the_asked_effects_count() -> None:
     taints = [Taint(key="a", effect="PreferNoSchedule"), Taint(key="b", effect="NoSchedule")]
     node = Node(metadata=ObjectMeta(name="n"), spec=NodeSpec(taints=taints))
-    tolerating = pod(tolerations=[{"key": "b", "operator": "Exists"}])
+    none, all_of_b = Tolerations(()), Tolerations([Toleration(key="b", operator="Exists")])
 
-    assert fit.untolerated(pod(), node, "NoSchedule", "NoExecute") == taints[1]
-    assert fit.untolerated(pod(), node, "NoExecute") is None
-    assert fit.untolerated(tolerating, node, "NoSchedule") is None
+    assert fit.untolerated(none, node, "NoSchedule", "NoExecute") == taints[1]
+    assert fit.untolerated(none, node, "NoExecute") is None
+    assert fit.untolerated(all_of_b, node, "NoSchedule") is None
 
 
 def container(*ports: dict[str, Any], **more: Any) -> dict[str, Any]:
