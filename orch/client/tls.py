@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from orch.client.kubeconfig import ClientConfig
+from orch.component import tls
 from orch.component.certificates import end_of_file, expiry
 from orch.component.process.daemon import SetupError
-from orch.component.tls import refuse_password
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:
@@ -19,8 +19,7 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
 
     SetupError names the part of the configuration that cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = tls.client_context()
     if config.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -61,7 +60,7 @@ def _present(context: ssl.SSLContext, config: ClientConfig) -> None:
             _path(config.cert_data, config.cert_file) as cert,
             _path(config.key_data, config.key_file) as key,
         ):
-            context.load_cert_chain(cert, key or None, password=refuse_password)
+            context.load_cert_chain(cert, key or None, password=tls.refuse_password)
     except (OSError, ValueError) as error:
         raise SetupError(
             f"cannot use the client certificate {shown} with its key: {_cause(error)}"

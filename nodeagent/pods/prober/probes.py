@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import socket
+import ssl
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
@@ -26,6 +27,7 @@ from nodeagent.runtime.base import (
     RuntimeUnavailable,
 )
 from orch.client.resolver import Resolver
+from orch.component import tls
 from orch.component.http import tcp
 from orch.component.http.fair_queue import Pace
 from orch.component.http.short_heads import ShortHeads
@@ -80,6 +82,8 @@ class Prober:
         self._any_host = any_host
         self._session: aiohttp.ClientSession | None = None
         self._names = Resolver()
+        self._tls = tls.client_context()
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         self._commands = Pace(COMMANDS_PER_S, COMMANDS_PER_S)
         self._requests = Pace(REQUESTS_PER_S, REQUESTS_AT_ONCE)
 
@@ -155,7 +159,7 @@ class Prober:
         host = urlsplit(url).hostname
         for _ in range(_MAX_REDIRECTS):
             async with self._client().get(
-                url, headers=headers, allow_redirects=False, ssl=False
+                url, headers=headers, allow_redirects=False, ssl=self._tls
             ) as response:
                 body = await response.content.read(_MAX_BODY_BYTES)
                 if not 200 <= response.status < 400:
@@ -209,9 +213,12 @@ def _cause(error: aiohttp.ClientError | OSError) -> str:
     """In the system's words: those of asyncio and aiohttp name calls and addresses instead."""
     if isinstance(error, aiohttp.ClientSSLError):
         return str(error.os_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
     if isinstance(error, OSError):
         number = error.errno or 0  # below 0: a name does not resolve
-        return os.strerror(number).lower() if number > 0 else error.strerror or str(error)
+        told = error.strerror or str(error) or "the connection ended"
+        return os.strerror(number).lower() if number > 0 else told
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer is not HTTP: {error.message.partition(chr(10))[0]}"
     return str(error)

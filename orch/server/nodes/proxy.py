@@ -255,9 +255,7 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
 
 
 async def relay(
-    request: web.Request,
-    upstream: aiohttp.ClientResponse,
-    headers: Mapping[str, str] | None = None,
+    request: web.Request, upstream: aiohttp.ClientResponse, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """Stream the agent's answer; a break on either side breaks the other: no truncation.
 
@@ -331,9 +329,7 @@ class AgentTls:
     def _read(self, ca_file: str) -> ssl.SSLContext:
         # Like all other clients here; `create_default_context` of Python 3.13 refuses CAs without
         # key usage, which is what `openssl req -x509` makes.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ecdh_curve(tls.GROUP)
+        context = tls.client_context()
         try:
             context.load_verify_locations(ca_file)
         except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
 from orch.component.process.daemon import SetupError
 from tests.conftest import Pki
+from tests.fakes import slow_group
 
 
 def config(**fields: object) -> ClientConfig:
@@ -36,6 +37,12 @@ def test_insecure_verifies_nothing() -> None:
     context = tls.client_context(config(insecure=True))
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname
+
+
+def test_no_server_chooses_a_key_exchange_that_takes_long(tmp_path: Path) -> None:
+    """As a webhook's might: one in a group of 10,000 bits takes 0.8 s."""
+    server, certificate = slow_group.server(tmp_path)
+    assert slow_group.refuse(tls.client_context(config(ca_file=certificate)), server)
 
 
 def test_certificate_and_key_may_be_data_or_one_file(pki: Pki, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from orch.client.resolver import MAX_CONCURRENT
 from orch.component.pki import Authority, Subject
 from orch.wire.records.handlers import Probe
 from orch.wire.records.pods import Container
+from tests.fakes import slow_group
 from tests.fakes.pods import container_data
 from tests.fakes.runtime import FakeRuntime
 
@@ -157,6 +158,18 @@ async def test_a_server_that_speaks_something_else_is_told_in_plain_words(
     assert plain.good is False
     assert "[SSL: " in plain.text
     assert "ssl:" not in plain.text
+
+
+async def test_no_pod_chooses_a_key_exchange_that_takes_long(
+    check: Callable[..., Any], tmp_path: Path
+) -> None:
+    """One in a group of 10,000 bits stalled the agent for 0.8 s."""
+    tls, _ = slow_group.server(tmp_path)
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await check({"httpGet": {"port": port, "scheme": "HTTPS"}, "timeoutSeconds": 10})
+    told = f"Get https://127.0.0.1:{port}/: the connection ended"
+    assert outcome == Outcome(False, told)
 
 
 @pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])

@@ -20,6 +20,7 @@ from orch.component.pki import KeyPair
 from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError
 from orch.server.nodes.proxy import AgentTls
+from tests.fakes import slow_group
 from tests.orch.server.harness import NODES, Api, Pki, make_pki, node
 
 PATIENCE_S = 30.0
@@ -197,3 +198,10 @@ def test_a_file_that_cannot_be_used_is_named(files: Files, wrong: str) -> None:
 def test_without_an_authority_there_is_nothing_to_follow() -> None:
     nothing = AgentTls(None)
     assert nothing.renewal(None, nothing.files()) is None  # type: ignore[arg-type]
+
+
+def test_no_node_chooses_a_key_exchange_that_takes_long(tmp_path: Path) -> None:
+    """One in a group of 10,000 bits stalled the API server for 0.8 s."""
+    server, certificate = slow_group.server(tmp_path)
+    client = AgentTls(certificate).context()
+    assert client and slow_group.refuse(client, server)
