@@ -65,7 +65,7 @@ class CheckpointLimits:
     """`timeout_s` is the time given to the runtime where a request does not name another.
 
     `memory_of` and `layer_of` estimate an archive's size: the memory of the container of that id
-    and the length of what it has written, in bytes. `layer_of` blocks, and raises LayerUnmeasured.
+    and the length of what it has written, in bytes. They block; `layer_of` raises LayerUnmeasured.
     """
 
     timeout_s: float = 120.0
@@ -175,7 +175,8 @@ class CheckpointService:
             )
         manifest = self._new_manifest(target, pod, container_id)
         self._store.check_name(manifest.name)
-        size = self._limits.memory_of(container_id) + await self._layer_bytes(container_id)
+        size = await asyncio.to_thread(self._limits.memory_of, container_id)
+        size += await self._layer_bytes(container_id)
         expected = Archive(manifest.name, size, self._now(), manifest=manifest)
         await self._pruner.make_room(expected, size * self._store.copies)
         return manifest

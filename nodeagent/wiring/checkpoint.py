@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from nodeagent import freezer
 from nodeagent.archives import bounds, writable_layer
@@ -13,6 +14,7 @@ from nodeagent.archives.reports import CheckpointReports, PodEventRecorder
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
 from nodeagent.freezer import CGROUP_ROOT, ContainerThawer, FrozenContainerMonitor
+from nodeagent.stats.host import processes
 from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
@@ -46,7 +48,7 @@ def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> C
         limits=CheckpointLimits(
             timeout_s=config.runtimeRequestTimeout,
             max_concurrent=config.checkpoint.maxConcurrent,
-            memory_of=sampler.working_set_bytes,
+            memory_of=partial(_memory_bytes, sampler),
             layer_of=lambda id_: writable_layer.measure(id_, freezer.processes(CGROUP_ROOT, id_)),
         ),
     )
@@ -54,3 +56,9 @@ def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> C
         base.registry, thawer, reports, is_busy=service.is_busy, silent_s=base.watch.silent_s
     )
     return Checkpoints(service, pruner, watch)
+
+
+def _memory_bytes(sampler: Sampler, container_id: str) -> int:
+    """CRIU writes pages that processes share since a fork once for each of them."""
+    pids = set(freezer.processes(CGROUP_ROOT, container_id))  # which two hierarchies may name
+    return max(sampler.working_set_bytes(container_id), processes.own_memory_bytes(pids))
