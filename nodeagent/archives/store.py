@@ -37,6 +37,7 @@ _MANIFEST = ".json.partial"
 _FILES = (_PARTIAL, _ENCRYPTED, _MANIFEST)
 _MARKER = ".pending"
 _UNKNOWN = Manifest("")
+_OF_RUNTIME = 2  # copies, mostly on the same disk: containerd 2.1 has CRIU's files twice meanwhile
 
 
 class NameTaken(Exception):
@@ -132,7 +133,7 @@ class CheckpointStore:
     @property
     def copies(self) -> int:
         """How many copies of an archive exist during its creation: with encryption, two."""
-        return 2 if self._encryption else 1
+        return _OF_RUNTIME + (2 if self._encryption else 1)
 
     def check_name(self, name: str) -> None:
         """StoreError when the name is too long for a file."""

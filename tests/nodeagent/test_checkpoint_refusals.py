@@ -305,6 +305,15 @@ async def test_what_the_container_has_written_needs_room_too(node: Node) -> None
     assert not node.runtime.called("checkpoint_container")
 
 
+async def test_copies_that_the_runtime_makes_meanwhile_need_room_too(node: Node) -> None:
+    """containerd took three times 300 MB, of 568 that were free, and no disk space was left."""
+    node.memory_bytes = node.index.space().free_bytes // 2
+    code, _, text = await refusal(node.service(), "shop", "web", "app")
+    assert code == 500
+    assert f"creating the archive may take {3 * node.memory_bytes} bytes" in text
+    assert not node.runtime.called("checkpoint_container")
+
+
 async def test_what_cannot_be_measured_is_not_checkpointed(node: Node) -> None:
     def unmeasured(_container_id: str) -> int:
         raise LayerUnmeasured("it is deeper than 128 levels")
