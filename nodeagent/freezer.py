@@ -84,28 +84,30 @@ class ContainerThawer:
                 resumed = await self._resume(container_id, 1 if settled else _SETTLE_CHECKS)
         except TimeoutError:
             log.warning("the runtime did not resume container %s in %g s", container_id, limit_s)
-        thawed = resumed or await self._thaw(container_id)
+        # As CRIU ends it freezes the cgroup again, of which the runtime does not know.
+        thawed = await self._thaw(container_id) or resumed
         if thawed:
             text = "container %s was left frozen by an unfinished checkpoint; it is running again"
             log.warning(text, container_id)
         return thawed
 
     async def _resume(self, container_id: str, checks: int) -> bool:
-        """Call the runtime until it resumes the container, or reports it running `checks` times."""
+        """Call the runtime until it reports the container running, `checks` times in a row."""
+        resumed, left = False, checks
         while True:
             try:
                 if await self._runtime.resume_container(container_id):
-                    return True
-                checks -= 1
+                    resumed, left = True, checks
+                left -= 1
                 pause_s = SETTLE_S
             except (RuntimeNotSupported, RuntimeNotFound) as error:
                 log.debug("the runtime does not resume container %s: %s", container_id, error)
-                return False
+                return resumed
             except RuntimeCallError as error:
                 log.debug("container %s is not resumed yet, retrying: %s", container_id, error)
                 pause_s = RETRY_S
-            if checks == 0:
-                return False
+            if left == 0:
+                return resumed
             await asyncio.sleep(pause_s)
 
     async def _thaw(self, container_id: str) -> bool:

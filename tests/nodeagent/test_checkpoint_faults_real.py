@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,13 @@ from nodeagent import freezer
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from tests.conftest_runtime import RealRuntime, provisioned
-from tests.nodeagent.test_checkpoint_real import RealNode, a_real_node, wait_for_change
+from tests.nodeagent.test_checkpoint_real import (
+    COUNTER,
+    COUNTING,
+    RealNode,
+    a_real_node,
+    wait_for_change,
+)
 from tools.bench import checkpoint as bench
 
 MIB = 1 << 20
@@ -92,6 +99,23 @@ async def test_a_runtime_that_hangs_in_the_middle_keeps_no_container_frozen(
             path = await eventually_checkpointed(node)
             assert sorted(os.listdir(root / "checkpoints")) == [path.name, f"{path.name}.json"]
             await asyncio.to_thread(wait_for_change, count)
+
+
+@pytest.mark.real
+async def test_a_process_for_which_criu_waits_in_vain_keeps_no_container_frozen(
+    real_runtime: RealRuntime, tmp_path: Path
+) -> None:
+    """A stopped one. As CRIU was ended it froze again what had just been resumed, for good."""
+    command = ("sh", "-c", f"sleep 1000 & kill -STOP $!; {COUNTING}")
+    spec = replace(COUNTER, command=command)
+    async with a_real_node(real_runtime.endpoint, tmp_path, spec) as node:
+        assert await node.counts_on()
+        for _ in range(3):
+            with pytest.raises(ApiError, match="DeadlineExceeded"):
+                await node.service(timeout_s=1).checkpoint("shop", "web", "app")
+            assert await node.counts_on()
+            await asyncio.sleep(0.5)
+            assert not freezer.is_frozen(freezer.CGROUP_ROOT, node.pods.running["app"])
 
 
 def once_frozen(

@@ -131,7 +131,24 @@ async def test_the_runtime_resumes_what_it_left_paused(
 
     assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is True
     assert fake.paused == set()
-    assert len(fake.called("resume_container")) == 1
+    assert len(fake.called("resume_container")) == 3
+
+
+async def test_what_criu_freezes_again_as_it_ends_is_thawed(
+    quick: None, tmp_path: Path, fake: FakeRuntime
+) -> None:
+    """The runtime, which has resumed the container, does not know of it."""
+    control = v1(tmp_path, "THAWED")
+    fake.paused.add(ID)
+    reviving = asyncio.ensure_future(ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID))
+    for state in ("THAWED", "FROZEN"):
+        held = fake.hold("resume_container")
+        await held.reached.wait()
+        control.write_text(state)
+        held.release()
+
+    assert await reviving is True
+    assert control.read_text() == "THAWED"
 
 
 async def test_a_freeze_that_comes_late_is_found(
@@ -167,7 +184,7 @@ async def test_a_restarting_runtime_is_awaited(
     fake.fail("resume_container", base.RuntimeUnavailable("Resume", "gone"), times=5)
 
     assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is True
-    assert len(fake.called("resume_container")) == 6
+    assert len(fake.called("resume_container")) == 5 + 3
 
 
 async def test_the_cgroup_is_thawed_when_the_runtime_stays_away(
