@@ -6,6 +6,7 @@ witness tells the longest stall under each group of them.
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import ssl
@@ -43,7 +44,9 @@ LEASES = f"/apis/coordination.orch.io/v1/namespaces/{TENANT}/leases"
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    with harness.attacked(tmp_path_factory.mktemp("stalls"), harness.AT_ANY_RATE) as running:
+    directory = tmp_path_factory.mktemp("stalls")
+    signing = f"--service-account-signing-key-file={directory / 'pki' / 'server.key'}"
+    with harness.attacked(directory, harness.AT_ANY_RATE, signing) as running:
         harness.grant(running, TENANT, namespace=TENANT, role="admin")
         args = [f"x{number}" for number in range(18_000)]
         long = {"name": "a", "image": "b", "args": args}
@@ -158,6 +161,22 @@ def test_long_paths_of_strangers_keep_nobody_waiting(target: Attacked) -> None:
     request = f"GET /api/v1/{'%41/' * 2000} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with target.witnessed() as seen, flooding(target, [request.encode()], 300, 3.0) as answers:
         pass
+    assert answers[401] > 100, answers
+    harness.no_long_stall(seen)
+
+
+def test_long_tokens_of_strangers_keep_nobody_waiting(target: Attacked) -> None:
+    """Of 8 kB, as if they were signed here: they are read before there is a seat."""
+    path = f"/api/v1/namespaces/{TENANT}/serviceaccounts/default/token"
+    own = target.ask(TENANT, "POST", path, {}).json()["status"]["token"].split(".")
+    header, claims = (json.loads(base64.urlsafe_b64decode(f"{part}==")) for part in own[:2])
+    parts = {**header, "x": [[]] * 1400}, {"iss": claims["iss"]}
+    made = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
+    request = b"GET /api HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s.%s.%s\r\n\r\n"
+    asked = request % (*made, own[2].encode())
+    with target.witnessed() as seen, flooding(target, [asked], 100, FLOOD_S) as answers:
+        time.sleep(FLOOD_S)
+    print(seen)
     assert answers[401] > 100, answers
     harness.no_long_stall(seen)
 

@@ -41,12 +41,13 @@ def write(path: Path, key) -> Path:
 
 def with_hmac(claims: dict, kid: str, secret: bytes) -> str:
     """Signed with the public key as if it were a secret."""
-    parts = [
-        base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=")
-        for one in ({"alg": "HS256", "kid": kid}, claims)
-    ]
-    signature = hmac.digest(secret, b".".join(parts), "sha256")
-    return b".".join((*parts, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode()
+    header = {"alg": "HS256", "kid": kid}
+    signed = ".".join(encoded(json.dumps(one).encode()) for one in (header, claims))
+    return f"{signed}.{encoded(hmac.digest(secret, signed.encode(), 'sha256'))}"
+
+
+def encoded(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
 
 
 class World:
@@ -143,6 +144,7 @@ def test_a_forged_token_is_refused(world: World, tmp_path: Path) -> None:
     head, body, signature = token.split(".")
     claims = jwt.decode(token, options={"verify_signature": False})
     kid = jwt.get_unverified_header(token)["kid"]
+    es256 = {"algorithm": "ES256"}
     (tmp_path / "forger").mkdir()
     forger = World(tmp_path / "forger")
     public = world.public.key.public_bytes(
@@ -154,6 +156,9 @@ def test_a_forged_token_is_refused(world: World, tmp_path: Path) -> None:
         jwt.encode(claims, None, algorithm="none", headers={"kid": kid}),
         with_hmac(claims, kid, public),
         "a.b.c",
+        *(f"{part}.{body}.{signature}" for part in (encoded(b"[" * 4000), encoded(b"[]"), "{}")),
+        jwt.encode({**claims, "aud": None}, world.signing.key, headers={"kid": kid}, **es256),
+        jwt.encode(claims, world.signing.key, headers={"kid": kid, "crit": ["x"]}, **es256),
     ]
     for text in forged:
         with pytest.raises(TokenRefused):
