@@ -20,7 +20,7 @@ from tests.attacks.costly import (
     selector,
     text,
 )
-from tests.attacks.harness import MALLORY, TENANT
+from tests.attacks.harness import MALLORY, OPERATOR, TENANT, token
 
 REQUESTS: dict[str, dict[str, Attack]] = {
     "roles": {
@@ -139,6 +139,15 @@ REQUESTS: dict[str, dict[str, Attack]] = {
                     "groups": [f"g{n}" for n in range(MANY)],
                 },
             },
+            201,
+        ),
+        "a review of a token for an audience that is told in an error": Attack(
+            OPERATOR,
+            "POST",
+            "/apis/authentication.orch.io/v1/tokenreviews",
+            lambda: text(
+                f'{{"spec":{{"token":"{token(MALLORY)}","audiences":["', "\x7f", 2_900_000, '"]}}'
+            ),
             201,
         ),
         "a review of one's own rules": Attack(

@@ -20,6 +20,7 @@ from orch.wire.names import GROUP_BOOTSTRAPPERS, USER_BOOTSTRAP_PREFIX
 from orch.wire.records.authentication import Identity, TokenReviewStatus, known, user_info
 
 MAX_LENGTH = 16 * 1024  # a header has at most half of it
+_SHOWN, _SHOWN_CHARS = 20, 200  # audiences in a refusal
 
 
 class TokenRefused(Exception):
@@ -110,9 +111,15 @@ def _matching(holder: Holder, wanted: tuple[str, ...], own: tuple[str, ...]) -> 
     matched = tuple(audience for audience in wanted if audience in known_as)
     if not matched:
         raise TokenRefused(
-            f"token audiences {list(good_for)} is invalid for the target audiences {list(wanted)}"
+            f"token audiences {_shown(good_for)} is invalid for the target audiences"
+            f" {_shown(wanted)}"
         )
     return matched
+
+
+def _shown(audiences: Sequence[str]) -> list[str]:
+    """The first of them: a review may name megabytes."""
+    return [audience[:_SHOWN_CHARS] for audience in audiences[:_SHOWN]]
 
 
 # The Secret of a name in the system namespace, as JSON data.
