@@ -31,6 +31,8 @@ APPROVAL = "approval"  # a subresource
 MIN_S = 600
 _MAX_S = 2**31 - 1  # clients can read no more
 _MAX_METADATA_BYTES = 16 * 1024  # whoever joins may write it
+_MAX_BYTES = 64 * 1024  # of all of it, and who asks
+_MAX_DECIDED_BYTES = 160 * 1024  # with conditions and a certificate
 _MAX_CERTIFICATE_BYTES = 64 * 1024
 _DECISIONS = (APPROVED, DENIED)
 _LASTING = (*_DECISIONS, FAILED)
@@ -74,6 +76,7 @@ def _prepare_approval(new: Document, old: Document) -> None:
 
 
 def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
+    yield from _size_causes(new, old)
     if old is None:
         yield from _creation_causes(new, new.get("spec") or {})
     else:
@@ -83,7 +86,16 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
 
 
 def _validate_approval(new: Document, old: Document | None) -> Iterator[Cause]:
+    yield from _size_causes(new, old)
     yield from _condition_causes(new, old or {})
+
+
+def _size_causes(new: Document, old: Document | None) -> Iterator[Cause]:
+    """Of all of it: fields that no request has are kept, too."""
+    most, path = (_MAX_BYTES, "spec") if old is None else (_MAX_DECIDED_BYTES, "status")
+    size = len(orjson.dumps(new))
+    if size > most and (old is None or size > len(orjson.dumps(old))):
+        yield causes.too_long(path, f"all of it may not be more than {most} bytes")
 
 
 def _creation_causes(new: Document, spec: Document) -> Iterator[Cause]:

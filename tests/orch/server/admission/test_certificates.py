@@ -179,3 +179,15 @@ async def test_nobody_asks_without_end(
         wanted = 429 if number == 2 else 201
         await until(lambda user=user, name=f"{number}": ask(name, user), wanted)  # type: ignore[misc]
     assert (await api.call("POST", CSR, request("d"))).status == 201
+
+
+async def test_a_request_stays_small_whatever_is_in_it(api: Api) -> None:
+    """A machine that joins could fill the store by fields that no request has."""
+    large = "x" * 65_536
+    for body in (request(more=large), {**request(), "more": large}):
+        answer = await api.call("POST", CSR, body)
+        assert (answer.status, "may not be more than" in answer.json["message"]) == (422, True)
+    assert (await api.call("POST", CSR, request(more=large[:60_000]))).status == 201
+    answer = await approve(api, "admin", {**APPROVED, "message": 2 * large})
+    assert (answer.status, "may not be more than" in answer.json["message"]) == (422, True)
+    assert (await approve(api, "admin")).status == 200
