@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from orch.server.storage.base import Stored
+from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire import errors
 from orch.wire.errors import ApiError, Cause
@@ -83,8 +83,14 @@ def served_size(stored: Stored) -> int:
 
 
 def decode(stored: Stored) -> Document:
-    """A new Document, with its resourceVersion; the caller may change it."""
-    document: Document = orjson.loads(stored.data)
+    """A new Document, with its resourceVersion; the caller may change it. StorageFailed names an
+    object that cannot be read.
+    """
+    try:
+        document: Document = orjson.loads(stored.data)
+    except orjson.JSONDecodeError as error:
+        text = f"what is stored as {stored.key} is no JSON, remove or replace it: {error}"
+        raise StorageFailed(text) from error
     document["metadata"]["resourceVersion"] = str(stored.revision)
     return document
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from orch.server.objects.document import decode, encode, key_of, prefix_of, same, served
-from orch.server.storage.base import Stored
+from orch.server.storage.base import StorageFailed, Stored
 from orch.wire.records.kinds import LEASES, NODES, PODS
 
 DOCUMENT = {
@@ -34,6 +34,12 @@ def test_stored_bytes_begin_with_kind_version_and_metadata_and_hold_no_version()
     data = encode(DOCUMENT)
     assert data.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}')
     assert DOCUMENT["metadata"]["resourceVersion"] == "5"
+
+
+def test_an_object_that_cannot_be_read_is_named() -> None:
+    """A server did not start, and nothing said which of thousands of objects was bad."""
+    with pytest.raises(StorageFailed, match="/pods/ns/x is no JSON"):
+        decode(Stored("/pods/ns/x", 42, b"{bad"))
 
 
 def test_an_object_is_served_with_the_revision_it_is_stored_at() -> None:
