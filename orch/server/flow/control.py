@@ -3,7 +3,8 @@
 A request takes its seat once the caller is known and is authorized with it, so that refusals are
 paced as well. It has none while its body arrives, and a watch or a proxied request gives it back as
 soon as it is allowed. A caller's seats, waiting requests, bodies and connections are bounded, and
-the rate of tenants' changes; beyond a bound is 429, which names the caller.
+the rates of tenants' changes and of nodes' large ones; beyond a bound is 429, which names the
+caller.
 """
 
 from __future__ import annotations
@@ -62,22 +63,22 @@ async def aside() -> AsyncIterator[None]:
 
 
 async def limit_rate(size: Callable[[], int]) -> None:
-    """Wait, if the current request is a tenant's, until it may change an object of so many bytes,
-    what was sent included. ApiError 429.
+    """Wait, if the current request is a tenant's, or a node's and large, until it may change an
+    object of so many bytes, what was sent included. ApiError 429.
 
     A change takes one to four milliseconds of the event loop, in pieces: without a limit tenants
     had nearly all of it, one or ten, and every piece of another's request waited for one of theirs.
     """
     seat = _SEAT.get()
-    if seat is not None and not seat.is_upper:
-        await seat.limit_rate(size)
+    if seat is not None and (rate := seat.rate) is not None:
+        await seat.limit_rate(rate, size)
 
 
 def charge(size: int) -> None:
-    """Charge the current request, if it is a tenant's, for so many bytes more."""
+    """Charge the current request, if it is a tenant's or a node's, for so many bytes more."""
     seat = _SEAT.get() if size else None
-    if seat is not None and not seat.is_upper:
-        seat.charge(size)
+    if seat is not None and (rate := seat.rate) is not None:
+        seat.charge(rate, size)
 
 
 def size_of(stored: bytes) -> int:
@@ -95,7 +96,9 @@ class FlowControl:
 
     def __init__(self, limits: Limits, gauge: Gauge) -> None:
         self.levels = Levels(limits)
-        self.changes = SharedRate(wait_s=limits.wait_s, waiting_per_flow=WAITING_PER_FLOW)
+        self.changes, self.node_changes = (
+            SharedRate(wait_s=limits.wait_s, waiting_per_flow=WAITING_PER_FLOW) for _ in range(2)
+        )
         self._change_s = 1 / limits.changes_per_s if limits.changes_per_s else 0.0
         self.long_running_max = max(int(limits.max_connections * _LONG_RUNNING_SHARE), 1)
         self.in_flight = dict.fromkeys(_KINDS, 0)
@@ -143,6 +146,14 @@ class Seat:
     def is_upper(self) -> bool:
         """Whether it is no tenant's."""
         return self._caller.schema.level.name != WORKLOAD
+
+    @property
+    def rate(self) -> SharedRate | None:
+        """Of changes; None for the control plane and administrators."""
+        control = self._control
+        if not self.is_upper:
+            return control.changes
+        return control.node_changes if self._caller.schema is control.levels.nodes else None
 
     async def __aenter__(self) -> Self:
         connection, caller, schema = self._connection, self._caller, self._caller.schema
@@ -206,28 +217,32 @@ class Seat:
             await httpd.read_body(request)
             await self._take_seat()
 
-    async def limit_rate(self, size: Callable[[], int]) -> None:
-        """Wait, without the seat, for the caller's turn at the rate that tenants share."""
-        control, caller = self._control, self._caller
-        cost_s = control.cost_s(size())
-        if control.changes.try_take(caller, cost_s):
+    async def limit_rate(self, rate: SharedRate, size: Callable[[], int]) -> None:
+        """Wait, without the seat, for the caller's turn at the rate that it shares with others.
+        Renewals, and most reports of nodes, do not wait: they are small.
+        """
+        control, caller, now = self._control, self._caller, size()
+        if rate is control.node_changes and now <= BYTES_OF_CHANGE:
+            return
+        cost_s = control.cost_s(now)
+        if rate.try_take(caller, cost_s):
             return
         async with aside():
-            await self._wait_slowed(cost_s)
+            await self._wait_slowed(rate, cost_s)
         grown_s = control.cost_s(size()) - cost_s
-        control.changes.charge(caller, max(grown_s, 0.0))  # nothing is given back
+        rate.charge(caller, max(grown_s, 0.0))  # nothing is given back
 
-    def charge(self, size: int) -> None:
+    def charge(self, rate: SharedRate, size: int) -> None:
         """For what a change takes beyond its size; no wait, but later ones of the caller will."""
         control = self._control
-        control.changes.charge(self._caller, control.cost_s(size) - control.cost_s(0))
+        rate.charge(self._caller, control.cost_s(size) - control.cost_s(0))
 
-    async def _wait_slowed(self, cost_s: float) -> None:
+    async def _wait_slowed(self, rate: SharedRate, cost_s: float) -> None:
         schema, loop = self._caller.schema, asyncio.get_running_loop()
         began_s = loop.time()
         schema.waiting += 1
         try:
-            await self._control.changes.take(self._caller, cost_s)
+            await rate.take(self._caller, cost_s)
         except QueueFull:
             raise await self._late_refusal("as many of their changes as may are waiting") from None
         except TimeoutError:

@@ -24,6 +24,8 @@ from orch.wire.validation import (
 )
 
 MAX_STATUS_BYTES = 256 * 1024  # 50 images take about 15 KiB
+MAX_OTHER_BYTES = 512 * 1024  # labels and annotations may have as much
+MAX_LEASE_BYTES = 64 * 1024  # a usual one has 500
 _RANGES = ("podCIDR", "podCIDRs")
 _SET_ONCE = (*_RANGES, "providerID")
 _NO_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
@@ -40,13 +42,24 @@ def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
         if before.get(name) and spec.get(name) != before.get(name):
             why = "node updates may not change it once it is set"
             yield causes.forbidden(f"spec.{name}", why)
+    yield from _growth_causes(new, old, MAX_OTHER_BYTES)
     status = new.get("status") or {}
     size = len(orjson.dumps(status))
     if size > MAX_STATUS_BYTES and status != (old or {}).get("status"):
-        detail = f"has {size} bytes as JSON, may have at most {MAX_STATUS_BYTES}"
-        yield causes.too_long("status", detail)
+        yield _too_long("status", size, MAX_STATUS_BYTES)
         return
     yield from _address_causes(status.get("addresses") or [])
+
+
+def _growth_causes(new: Document, old: Document | None, most: int) -> Iterator[Cause]:
+    """Of all but a status, with fields that no such object has: nodes write them, too."""
+    size, before = (len(orjson.dumps({**(one or {}), "status": None})) for one in (new, old))
+    if size > max(most, before):
+        yield _too_long("spec", size, most)
+
+
+def _too_long(path: str, size: int, most: int) -> Cause:
+    return causes.too_long(path, f"has {size} bytes as JSON, may have at most {most}")
 
 
 def _range_causes(spec: Document) -> Iterator[Cause]:
@@ -110,7 +123,8 @@ NODE_STRATEGY = Strategy(
 )
 
 
-def _validate_lease(new: Document, _old: Document | None) -> Iterator[Cause]:
+def _validate_lease(new: Document, old: Document | None) -> Iterator[Cause]:
+    yield from _growth_causes(new, old, MAX_LEASE_BYTES)
     spec = new.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:

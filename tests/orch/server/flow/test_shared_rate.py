@@ -1,4 +1,4 @@
-"""The rate of tenants' changes: who is slowed, by what, and how many."""
+"""The rate of tenants' changes, and of nodes' large ones: who is slowed, by what, and how many."""
 
 from __future__ import annotations
 
@@ -48,10 +48,18 @@ async def test_a_large_change_slows_those_after_it_and_is_never_impossible() -> 
 
 
 @pytest.mark.looptime
-async def test_nodes_and_the_privileged_group_are_not_slowed() -> None:
+async def test_the_privileged_group_and_small_changes_of_nodes_are_not_slowed() -> None:
     fixture = Fixture(rate=1)
-    for who in (NODE, MASTER):
-        assert await change(fixture, who, 1000, count=3) == 0
+    assert await change(fixture, MASTER, 1000, count=3) == 0
+    assert await change(fixture, NODE, 2, count=100) == 0
+
+
+@pytest.mark.looptime
+async def test_large_changes_of_nodes_are_slowed_and_slow_no_tenant() -> None:
+    fixture = Fixture(rate=1)
+    assert await change(fixture, NODE, 3) == 0
+    assert await change(fixture, ANN, 1) == 0
+    assert await change(fixture, NODE, 3) == pytest.approx(3 - shared_rate.BURST_S)
 
 
 @pytest.mark.looptime

@@ -45,8 +45,11 @@ def taint(key="a", effect="NoSchedule", value="v"):
             ["status.addresses[1]"],
         ),
         (node(LARGE), None, ["status"]),
+        (node(more="x" * 2**19), node(), ["spec"]),
+        ({"metadata": {"more": "x" * 2**19}}, node(), ["spec"]),
+        (node({"a": 1}, more="x" * 2**19), node(more="x" * 2**19), []),  # likewise
         (node(LARGE), node({"images": []}), ["status"]),
-        (node(LARGE, unschedulable=True), node(LARGE), []),  # stored before there was a bound
+        (node(LARGE, unschedulable=True), node(LARGE), []),  # stored before it had a bound
         (
             node({"addresses": [{"type": "A", "address": "1"}, {"type": "A", "address": "2"}]}),
             None,

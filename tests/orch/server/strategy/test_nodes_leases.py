@@ -16,6 +16,7 @@ from orch.server.strategy.nodes import LEASE_STRATEGY
         ({"renewTime": "2026-01-01T00:00:00+01:00"}, []),
         ({"renewTime": "yesterday"}, ["spec.renewTime"]),
         ({"acquireTime": "2026-01-01T00:00:00"}, ["spec.acquireTime"]),
+        ({"more": "x" * 2**16}, ["spec"]),
     ],
 )
 def test_what_a_lease_may_not_have(spec, fields) -> None:
