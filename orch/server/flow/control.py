@@ -149,11 +149,14 @@ class Seat:
 
     @property
     def rate(self) -> SharedRate | None:
-        """Of changes; None for the control plane and administrators."""
+        """Of changes; None for the control plane, administrators, and nodes' Leases, which are
+        small.
+        """
         control = self._control
         if not self.is_upper:
             return control.changes
-        return control.node_changes if self._caller.schema is control.levels.nodes else None
+        is_report = self._info.resource != "leases" and self._caller.schema is control.levels.nodes
+        return control.node_changes if is_report else None
 
     async def __aenter__(self) -> Self:
         connection, caller, schema = self._connection, self._caller, self._caller.schema
@@ -219,7 +222,7 @@ class Seat:
 
     async def limit_rate(self, rate: SharedRate, size: Callable[[], int]) -> None:
         """Wait, without the seat, for the caller's turn at the rate that it shares with others.
-        Renewals, and most reports of nodes, do not wait: they are small.
+        Most reports of nodes do not wait: they are small.
         """
         control, caller, now = self._control, self._caller, size()
         if rate is control.node_changes and now <= BYTES_OF_CHANGE:
