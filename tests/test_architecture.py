@@ -158,7 +158,7 @@ def test_the_tree_keeps_its_measure() -> None:
     lines = {path: len(path.read_text().splitlines()) for path in own_files()}
     # 400 modules and 57,500 lines of the house, and what capabilities since have added.
     assert len(lines) <= 561
-    assert sum(lines.values()) <= 97_400
+    assert sum(lines.values()) <= 97_500
     assert max(lines.values()) <= 400
     assert statistics.median(lines.values()) >= 130
     assert Counter(path.parent for path in lines).most_common(1)[0][1] <= 16

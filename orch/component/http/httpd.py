@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aiohttp import HttpVersion10, http_parser, web
+from aiohttp import HttpVersion10, hdrs, http_parser, web
 
 from orch.component.http import tcp
 from orch.component.http.connection import Connection, limit_tls_buffers
@@ -92,9 +92,9 @@ def take_shortcut(app: web.Application, server: web.Server) -> None:
         changed.request_handler = shortcut.beside(app, changed.request_handler)
 
 
-def pace_long_paths(server: web.Server) -> None:
-    """Begin with their requests in turns: to find out what one is for takes milliseconds, and it
-    has no seat yet.
+def pace_long_heads(server: web.Server) -> None:
+    """Begin in turns with requests of long paths or credentials: to find out what one is for, or
+    whose it is, takes up to milliseconds, and it has no seat yet.
     """
     changed: Any = server
     begin: Answering = changed.request_handler
@@ -104,7 +104,9 @@ def pace_long_paths(server: web.Server) -> None:
         return await begin(request)
 
     def answer(request: web.Request) -> Awaitable[web.StreamResponse]:
-        return (begin_in_turn if len(request.raw_path) > _LONG_PATH else begin)(request)
+        given = request.headers.get(hdrs.AUTHORIZATION, "")
+        is_long = len(request.raw_path) > _LONG_PATH or len(given) > _LONG_CREDENTIALS
+        return (begin_in_turn if is_long else begin)(request)
 
     changed.request_handler = answer
 
@@ -157,6 +159,7 @@ _BACKLOG = 1024
 OTHER_FILES = 256  # of a program; where so few are allowed, a listener has a quarter of them
 _UNREAD_BYTES = 16 * 1024  # of a body that nobody reads yet; twice that is kept at most
 _LONG_PATH = 1024  # characters, with the query
+_LONG_CREDENTIALS = 2048  # characters; a service account's token has about 900
 _BODY = web.RequestKey("body", bytes)
 
 
@@ -277,7 +280,7 @@ class HttpServer:
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
         take_shortcut(self._app, runner.server)
-        pace_long_paths(runner.server)
+        pace_long_heads(runner.server)
         self.connection_limit.restrict(_affordable())
         try:
             self._listeners = await self._listen(runner.server)

@@ -21,6 +21,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from orch.client import answers
 from orch.client.resolver import Resolver
 from orch.component import tls
 from orch.component.http import tcp
@@ -299,6 +300,9 @@ def _located(request: web.Request, location: str) -> str:
 
 def _unreachable(wanted: ProxyId, error: Exception) -> ApiError:
     cause = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):
+        where = f"{error.host}:{error.port}"
+        cause = str(answers.explain(error, where, CONNECT_TIMEOUT_S))
     return service_unavailable(f'error trying to reach service: node "{wanted.name}": {cause}')
 
 

@@ -265,7 +265,8 @@ async def test_an_agent_that_cannot_prove_its_name_is_not_spoken_to(api: Api, ag
     await api.call("POST", NODES, reported("n2", agent.port))  # its certificate says n1
     answer = await api.call("GET", f"{NODES}/n2/proxy/x")
     assert (answer.status, answer.json["reason"]) == (503, "ServiceUnavailable")
-    assert answer.json["message"].startswith("error trying to reach service: ")
+    text = f'error trying to reach service: node "n2": cannot reach 127.0.0.1:{agent.port}: cert'
+    assert answer.json["message"].startswith(text)
     assert agent.requests == []
 
 
