@@ -212,7 +212,7 @@ async def test_a_node_that_takes_no_more_of_a_namespace_is_left_out_for_its_pods
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server knows what its agent would have to hold."""
-    monkeypatch.setattr(module, "CLOSED_S", 0.5)
+    monkeypatch.setattr(module, "CLOSED_S", 3.0)
     await world.api.create(node("n1", cpu="4"))
     await world.api.create(node("n2", cpu="1"))
     full = ApiError(403, "Forbidden", "exceeded", causes=(Cause(CAUSE_NODE_FULL, "exceeded"),))
