@@ -78,7 +78,7 @@ def test_an_unreadable_file_leaves_no_open_descriptor(
         time.sleep(0.01)
     tail.cancel()
     tail.cancel()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests may close theirs
 
 
 def test_a_file_consumed_while_written_is_not_consumed_again(tmp_path: Path) -> None:

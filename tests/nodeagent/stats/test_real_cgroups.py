@@ -143,14 +143,14 @@ def test_a_cgroup_removed_between_two_passes_leaves_no_descriptor(tree: Tree) ->
     tree.remove("/gone")
     assert readers.read(path) is None
     assert not readers.context.errors
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests may close theirs
     tree.make("/gone")
     assert readers.read(path), "made anew under its old name"
     tree.remove("/gone")
     tree.make("/gone")
     assert readers.read(path), "even between two passes"
     readers.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests may close theirs
 
 
 def test_hundreds_of_short_lived_cgroups_leave_nothing_behind(tree: Tree) -> None:
@@ -168,7 +168,7 @@ def test_hundreds_of_short_lived_cgroups_leave_nothing_behind(tree: Tree) -> Non
             tree.remove(name)
     readers.retain([])
     assert (len(readers), readers.context.fds_left, readers.context.errors) == (0, 100, {})
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests may close theirs
 
 
 def test_a_pass_costs_at_most_three_times_its_bare_reads(tree: Tree) -> None:

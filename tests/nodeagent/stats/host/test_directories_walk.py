@@ -156,4 +156,4 @@ def test_a_tree_built_to_exhaust_descriptors_is_given_up_and_leaves_none_open(
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BudgetSpent, match="deeper"):
         measure_directory(str(tmp_path), PLENTY)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before  # earlier tests may close theirs

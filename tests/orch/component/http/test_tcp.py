@@ -124,7 +124,7 @@ def test_without_a_descriptor_connections_are_refused_and_said_once_then_accepte
             assert client.recv(1) == b""
     for client in clients:
         client.close()
-    assert len(os.listdir("/proc/self/fd")) == open_before - len(clients)
+    assert len(os.listdir("/proc/self/fd")) <= open_before - len(clients)
     text = "the agent refuses connections: Too many open files; raise the limit of open files"
     assert caplog.messages == [text]
     monkeypatch.setattr(tcp, "QUIET_S", -1.0)
