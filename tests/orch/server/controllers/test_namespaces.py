@@ -120,7 +120,7 @@ async def test_on_a_full_disk_contents_are_deleted_all_the_same(
     commit = medium.commit
 
     def commit_changes(changes: Sequence[Change], revision: int) -> None:
-        if not changes:  # a check, for which there is no reserve
+        if not changes:  # a check: not even the reserve had room
             raise StorageFailed("disk full")
         commit(changes, revision)
 
